@@ -20,23 +20,23 @@ cargo xtask ci [STEP...]: what CI runs, in this order, up to the first failure
 With steps named, only those run: `cargo xtask ci fmt clippy`.
 ";
 
-struct Step {
+struct CiStep {
     name: &'static str,
     perform: fn() -> Result<()>,
     /// The command to suggest when it fails.
     hint: &'static str,
 }
 
-const STEPS: &[Step] = &[
-    Step { name: "fmt", perform: format, hint: "`cargo fmt --all` corrects it" },
-    Step {
+const STEPS: &[CiStep] = &[
+    CiStep { name: "fmt", perform: format, hint: "`cargo fmt --all` corrects it" },
+    CiStep {
         name: "clippy",
         perform: lint,
         hint: "one crate alone: `cargo clippy -p CRATE --all-targets -- -D warnings`",
     },
-    Step { name: "layers", perform: layers::check, hint: "the rules: `cargo xtask layers --help`" },
-    Step { name: "words", perform: words::check, hint: "the words to use: docs/glossary.md" },
-    Step { name: "test", perform: test_all, hint: "one crate alone: `cargo nextest run -p CRATE`" },
+    CiStep { name: "layers", perform: layers::check, hint: "the rules: `cargo xtask layers --help`" },
+    CiStep { name: "words", perform: words::check, hint: "the words to use: docs/glossary.md" },
+    CiStep { name: "test", perform: test_all, hint: "one crate alone: `cargo nextest run -p CRATE`" },
 ];
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -61,24 +61,24 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
 }
 
 /// The requested steps in the order of the table, or all of them.
-fn choose(names: &[String]) -> Result<Vec<&'static Step>> {
+fn choose(names: &[String]) -> Result<Vec<&'static CiStep>> {
     if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != name.as_str())) {
         let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
         bail!("there is no step `{unknown}`; the steps are {}", known.join(", "));
     }
-    let asked = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
+    let asked = |step: &&CiStep| names.is_empty() || names.iter().any(|name| name == step.name);
     Ok(STEPS.iter().filter(asked).collect())
 }
 
-fn failure(step: &Step) -> String {
+fn failure(step: &CiStep) -> String {
     format!("step `{0}` failed; run it again with `cargo xtask ci {0}` ({1})", step.name, step.hint)
 }
 
 fn summary(times: &[(&str, Duration, bool)]) -> String {
     let mut text = String::new();
     for (name, time, passed) in times {
-        let verdict = if *passed { "ok" } else { "FAILED" };
-        writeln!(text, "{name:<8} {:>7.1} s  {verdict}", time.as_secs_f64())
+        let result = if *passed { "ok" } else { "FAILED" };
+        writeln!(text, "{name:<8} {:>7.1} s  {result}", time.as_secs_f64())
             .expect("a String takes everything");
     }
     text

@@ -24,16 +24,16 @@ const BEGIN: &str = "<!-- session: written by `cargo xtask compat` -->";
 const END: &str = "<!-- end of session -->";
 
 /// One command of the session. `{id}` is the newest workflow.
-struct Step {
+struct CompatStep {
     words: &'static str,
     succeeds: bool,
 }
 
-const fn step(words: &'static str) -> Step {
-    Step { words, succeeds: true }
+const fn step(words: &'static str) -> CompatStep {
+    CompatStep { words, succeeds: true }
 }
 
-const SESSION: &[Step] = &[
+const SESSION: &[CompatStep] = &[
     step("ping"),
     step("create diamond.yaml"),
     step("workflows list"),
@@ -57,7 +57,7 @@ const SESSION: &[Step] = &[
     step("cancel {id} --no-prompts"),
     step("workflows is-complete {id}"),
     step("delete {id} --no-prompts"),
-    Step { words: "workflows get {id}", succeeds: false },
+    CompatStep { words: "workflows get {id}", succeeds: false },
 ];
 
 /// The user of the session: Torc's command line lists the workflows of `$USER`.
@@ -114,9 +114,9 @@ fn build_torc() -> Result<PathBuf> {
 }
 
 /// Stops the server when dropped.
-struct Server(Child);
+struct CompatServer(Child);
 
-impl Drop for Server {
+impl Drop for CompatServer {
     fn drop(&mut self) {
         // The process may have exited already.
         drop(self.0.kill());
@@ -126,10 +126,10 @@ impl Drop for Server {
 
 fn serve_and_record(torc: &Path, place: &Path) -> Result<String> {
     fs::write(place.join("diamond.yaml"), SPEC)?;
-    let database = place.join("books.db");
+    let database = place.join("store.db");
     let mut serve = Command::new(target().join("debug/windlass"));
     serve.args(["serve", "--listen", "127.0.0.1:0", "--no-auth", "--db"]).arg(&database);
-    let server = Server(
+    let server = CompatServer(
         serve
             .current_dir(place)
             .env("USER", USER)

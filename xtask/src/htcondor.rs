@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{root, succeeds};
 
 /// A running installation; on a machine that already has a pool it finishes at once.
-pub(crate) struct Installing {
+pub(crate) struct PoolInstallation {
     child: Child,
 }
 
-impl Installing {
+impl PoolInstallation {
     pub(crate) fn begin() -> Result<Self> {
         let child =
             tool("install").stdin(Stdio::null()).spawn().context("cannot start tools/htcondor-pool")?;

@@ -32,7 +32,7 @@ cargo xtask: the chores of this repository
   cargo xtask layers            checks that dependencies between the crates point downwards
   cargo xtask words             checks names and texts against docs/glossary.md
   cargo xtask bench [A B C D]   windlass against fork+exec, xargs and its peers, interleaved
-  cargo xtask soak [OPTIONS]    requests in simulated worlds where everything goes wrong, seed after seed
+  cargo xtask soak [OPTIONS]    simulated requests with many failures, seed after seed
 
 Every subcommand explains itself with --help.
 ";

@@ -18,20 +18,20 @@ pub(crate) fn can_be_here() -> bool {
 
 /// Installs the packages, which takes some seconds; returns at once if they are installed. The output is on the
 /// terminal.
-pub(crate) fn provide() -> Result<Cluster> {
+pub(crate) fn provide() -> Result<TestCluster> {
     let status = tool("install").status()?;
     if !status.success() {
         bail!("no Slurm cluster for the tests: `tools/slurm-cluster install` failed: {status}");
     }
-    Ok(Cluster { is_ours: !is_running() })
+    Ok(TestCluster { is_ours: !is_running() })
 }
 
 /// The cluster while tests run. Tests start it when they need it.
-pub(crate) struct Cluster {
+pub(crate) struct TestCluster {
     is_ours: bool,
 }
 
-impl Drop for Cluster {
+impl Drop for TestCluster {
     fn drop(&mut self) {
         // A cluster that ran before, or that another process uses by now, keeps running. If it fails to stop, it
         // has printed the reason; that is not a test failure.

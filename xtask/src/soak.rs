@@ -5,15 +5,15 @@ use anyhow::Result;
 use crate::shell::{cargo, run};
 
 const HELP: &str = "\
-cargo xtask soak [OPTIONS]: simulated worlds, each with 300 requests at 100 sites for 30 days, in which sites go down,
+cargo xtask soak [OPTIONS]: simulations, each with 300 requests at 100 sites for 30 days, in which sites go down,
 files are bad, nodes are slow, services do not answer, the server crashes, and people look after some hours
 
-  --seeds N        so many worlds [20]
+  --seeds N        number of simulations [20]
   --from N         the first seed [1]
   --requests N     in each world [300]
   --sites N        [100]
   --days N         for which things go wrong; then all has to come to its end [30]
-  --jobs N         worlds at a time [2]
+  --jobs N         simulations at a time [2]
   --seed N         this world alone
   --request NAME   with --seed: tells everything that happened to this request
 

@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::htcondor::Installing;
+use crate::htcondor::PoolInstallation;
 use crate::python;
 use crate::reqmgr2;
 use crate::shell::{self, cargo, run, succeeds};
@@ -39,33 +39,65 @@ ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`
 ";
 
 /// A program that the tests or the build start, and its Debian package.
-struct Tool {
+struct RequiredTool {
     program: &'static str,
     package: &'static str,
     needed_for: &'static str,
 }
 
-const TOOLS: &[Tool] = &[
-    Tool {
+const TOOLS: &[RequiredTool] = &[
+    RequiredTool {
         program: "cc",
         package: "gcc",
         needed_for: "building the bundled SQLite and the benchmark's floor",
     },
-    Tool { program: "sh", package: "dash", needed_for: "every job" },
-    Tool { program: "setsid", package: "util-linux", needed_for: "jobs that leave their process group" },
-    Tool { program: "flock", package: "util-linux", needed_for: "jobs that notice when two of them overlap" },
-    Tool { program: "python3", package: "python3-minimal", needed_for: "jobs that take memory, and keep it" },
-    Tool { program: "awk", package: "mawk", needed_for: "the jobs of the demo" },
-    Tool { program: "kill", package: "procps", needed_for: "tests that end a process at a bad moment" },
-    Tool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
-    Tool { program: "mkfs.ext4", package: "e2fsprogs", needed_for: "a disk that fails (as root)" },
-    Tool { program: "unshare", package: "util-linux", needed_for: "a run as in a container (as root)" },
-    Tool { program: "ssh", package: "openssh-client", needed_for: "workers on machines that ssh reaches" },
-    Tool { program: "sshd", package: "openssh-server", needed_for: "such a machine, which is this one" },
-    Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
-    Tool { program: "setpriv", package: "util-linux", needed_for: "a PostgreSQL that does not run as root" },
-    Tool { program: "initdb", package: "postgresql", needed_for: "the store on PostgreSQL" },
-    Tool {
+    RequiredTool { program: "sh", package: "dash", needed_for: "every job" },
+    RequiredTool {
+        program: "setsid",
+        package: "util-linux",
+        needed_for: "jobs that leave their process group",
+    },
+    RequiredTool {
+        program: "flock",
+        package: "util-linux",
+        needed_for: "jobs that notice when two of them overlap",
+    },
+    RequiredTool {
+        program: "python3",
+        package: "python3-minimal",
+        needed_for: "jobs that take memory, and keep it",
+    },
+    RequiredTool { program: "awk", package: "mawk", needed_for: "the jobs of the demo" },
+    RequiredTool {
+        program: "kill",
+        package: "procps",
+        needed_for: "tests that end a process at a bad moment",
+    },
+    RequiredTool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
+    RequiredTool { program: "mkfs.ext4", package: "e2fsprogs", needed_for: "a disk that fails (as root)" },
+    RequiredTool {
+        program: "unshare",
+        package: "util-linux",
+        needed_for: "a run as in a container (as root)",
+    },
+    RequiredTool {
+        program: "ssh",
+        package: "openssh-client",
+        needed_for: "workers on machines that ssh reaches",
+    },
+    RequiredTool {
+        program: "sshd",
+        package: "openssh-server",
+        needed_for: "such a machine, which is this one",
+    },
+    RequiredTool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
+    RequiredTool {
+        program: "setpriv",
+        package: "util-linux",
+        needed_for: "a PostgreSQL that does not run as root",
+    },
+    RequiredTool { program: "initdb", package: "postgresql", needed_for: "the store on PostgreSQL" },
+    RequiredTool {
         program: "debootstrap",
         package: "debootstrap",
         needed_for: "an HTCondor pool, in a Debian of its own",
@@ -81,7 +113,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     reserve_ports();
     // Before the pool: both install Debian packages, and only one installation can run at a time.
     let _cluster = slurm::can_be_here().then(slurm::provide).transpose()?;
-    let pool = may_have_pool().then(Installing::begin).transpose()?;
+    let pool = may_have_pool().then(PoolInstallation::begin).transpose()?;
     provide_nextest()?;
     // Downloads and compilation use different resources, so they run in parallel.
     thread::scope(|scope| {
@@ -92,14 +124,14 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         let built = build(arguments);
         others.join().map_err(|_| anyhow!("an installation panicked"))?.and(built)
     })?;
-    let _pool = pool.map(Installing::finish).transpose()?;
+    let _pool = pool.map(PoolInstallation::finish).transpose()?;
     let mut nextest = cargo(["nextest", "run"]);
     nextest.args(selection(arguments)).args(arguments);
     if let Some(threads) = threads(arguments) {
         nextest.arg(format!("--test-threads={threads}"));
     }
     let left_out: Vec<&str> =
-        STAGES.iter().filter(|stage| !(stage.can_be_set)()).map(Stage::announce).collect();
+        STAGES.iter().filter(|stage| !(stage.can_be_set)()).map(TestStage::announce).collect();
     if !left_out.is_empty() {
         nextest.args(["-E", &format!("not ({})", left_out.join(" or "))]);
     }
@@ -151,47 +183,47 @@ fn threads(arguments: &[String]) -> Option<usize> {
 }
 
 /// Requirements of tests that may be missing, even for root in some containers.
-struct Stage {
+struct TestStage {
     trouble: &'static str,
     tests: &'static str,
     can_be_set: fn() -> bool,
 }
 
-const STAGES: &[Stage] = &[
-    Stage {
+const STAGES: &[TestStage] = &[
+    TestStage {
         trouble: "nothing may be mounted here",
         tests: "test(full_disk) or test(6_mb_disk) or test(pid_namespace) or test(worker_on_other_machine)",
         can_be_set: may_mount,
     },
-    Stage {
+    TestStage {
         trouble: "there are no loop devices here, or nothing may be mounted",
         tests: "test(aborted_file_system)",
         can_be_set: may_mount_image,
     },
-    Stage {
+    TestStage {
         trouble: "root may not become another user here, as PostgreSQL and sshd have to",
         tests: "test(postgres) or test(server_takeover::) or test(maintenance::) or test(schema::) or \
                 test(over_ssh) or test(unwritable_directory)",
         can_be_set: may_become_another,
     },
-    Stage {
+    TestStage {
         trouble: "an HTCondor pool wants root and the right to mount (in a container: --cap-add SYS_ADMIN)",
         tests: "binary_id(/::(pool|htcondor)$/)",
         can_be_set: may_have_pool,
     },
-    Stage {
+    TestStage {
         trouble: "a Slurm cluster wants root, and Debian's packages",
         tests: "binary_id(/::(cluster|slurm)$/)",
         can_be_set: slurm::can_be_here,
     },
-    Stage {
+    TestStage {
         trouble: "ReqMgr2 wants Python 3.9 ($PYTHON may name it) and npm",
         tests: "binary_id(/::reqmgr2$/)",
         can_be_set: reqmgr2::can_be_here,
     },
 ];
 
-impl Stage {
+impl TestStage {
     fn announce(&self) -> &'static str {
         eprintln!("note: {}, so these tests are left out: {}", self.trouble, self.tests);
         self.tests
@@ -253,12 +285,12 @@ fn is_postgres(program: &str) -> bool {
     versions.map(|version| version.path().join("bin").join(program)).any(|path| path.exists())
 }
 
-fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Tool> {
+fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static RequiredTool> {
     TOOLS.iter().filter(|tool| !is_there(tool.program)).collect()
 }
 
-fn advice(missing: &[&Tool]) -> String {
-    let reason = |tool: &&Tool| format!("  {} ({})\n", tool.program, tool.needed_for);
+fn advice(missing: &[&RequiredTool]) -> String {
+    let reason = |tool: &&RequiredTool| format!("  {} ({})\n", tool.program, tool.needed_for);
     let reasons: String = missing.iter().map(reason).collect();
     format!(
         "programs that the tests need are missing:\n{reasons}install them with\n  sudo apt-get install {}\n\
@@ -268,7 +300,7 @@ fn advice(missing: &[&Tool]) -> String {
 }
 
 /// Each package once, even if it provides several of the programs.
-fn packages(missing: &[&Tool]) -> Vec<&'static str> {
+fn packages(missing: &[&RequiredTool]) -> Vec<&'static str> {
     let mut packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
     packages.sort_unstable();
     packages.dedup();

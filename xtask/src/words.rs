@@ -10,11 +10,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::layers::source::blank_out;
+
 const HELP: &str = "\
 cargo xtask words [--counts]: checks names and texts
 
   - a public type name is declared in one crate only, or has an entry with a reason in xtask/src/words.rs
-  - retired words (docs/glossary.md says what replaced them) occur nowhere in source, help texts and docs
+  - retired words (docs/glossary.md says what replaced them) occur nowhere in source, help texts and docs,
+    and not as words of identifiers and file names: `verdict`, `old_verdicts` and `OldVerdict` alike
   - \"nobody\", \"somebody\", \"whoever\", \"everybody\" and \"whatever\" occur nowhere in source, help texts and docs
 
   --counts  prints how many type names have one word and how many type and function names are unique
@@ -56,6 +59,51 @@ const RETIRED: &[&str] = &[
     "veil",
     "insofar",
 ];
+
+/// Retired words inside identifiers and file names, which are split at `_` and capitals. Lower case and singular;
+/// the plural is retired too. Strings may contain them: some are keys of published formats.
+const RETIRED_IN_NAMES: &[&str] = &[
+    "office",
+    "desk",
+    "sequel",
+    "retrial",
+    "onward",
+    "stirred",
+    "roused",
+    "quarters",
+    "looker",
+    "farewell",
+    "lookout",
+    "leash",
+    "telltale",
+    "steward",
+    "escort",
+    "veil",
+    "veiled",
+    "verdict",
+    "wish",
+    "wished",
+    "bury",
+    "buried",
+    "burial",
+    "gate",
+    "book",
+    "nudge",
+    "takeover",
+    "taste",
+    "suspicion",
+    "fate",
+    "house",
+    "contestant",
+    "surroundings",
+    "rehearse",
+    "rehearsed",
+    "rehearsal",
+    "judged",
+];
+
+/// Consecutive words of identifiers that are retired.
+const RETIRED_PAIRS_IN_NAMES: &[[&str; 2]] = &[["job", "kind"]];
 
 /// Retired phrases in docs and comments.
 const RETIRED_PHRASES: &[&str] = &["the books", "in the books", "given back", "all that builds on"];
@@ -103,6 +151,9 @@ pub(crate) fn check() -> Result<()> {
     for (path, text) in sources.iter().chain(&read_texts(root)?) {
         if EXEMPT.iter().all(|(exempt, _)| exempt != path) {
             problems.extend(find_words(path, text));
+            if path.ends_with(".rs") {
+                problems.extend(find_words_in_names(path, text));
+            }
         }
     }
     if problems.is_empty() {
@@ -243,6 +294,57 @@ fn find_words(path: &str, text: &str) -> Vec<WordProblem> {
     problems
 }
 
+/// Retired words inside the identifiers and the path of a source file.
+fn find_words_in_names(path: &str, text: &str) -> Vec<WordProblem> {
+    let code = blank_out(text);
+    let lines = code.lines().enumerate().map(|(index, line)| (format!("{path}:{}", index + 1), line));
+    let mut problems = Vec::new();
+    for (place, line) in lines.chain([(path.to_owned(), path)]) {
+        for name in line.split(|letter: char| !letter.is_alphanumeric() && letter != '_') {
+            let words = split_name(name);
+            let single = words.iter().find(|word| is_retired_in_names(word)).cloned();
+            let pair = words.windows(2).find(|pair| {
+                let [first, second] = pair else { return false };
+                RETIRED_PAIRS_IN_NAMES.iter().any(|[a, b]| first == a && is_singular_of(b, second))
+            });
+            if let Some(word) = single.or_else(|| pair.map(|pair| pair.join("_"))) {
+                let message = format!("`{name}` contains `{word}`, which is retired");
+                problems.push(WordProblem { place: place.clone(), message });
+            }
+        }
+    }
+    problems
+}
+
+/// The words of an identifier in lower case: `JobRow` and `job_row` are `job`, `row`.
+fn split_name(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_upper = true;
+    for letter in name.chars() {
+        if letter == '_' || letter.is_uppercase() && !was_upper {
+            words.push(String::new());
+        }
+        was_upper = letter.is_uppercase();
+        if let Some(word) = words.last_mut().filter(|_| letter != '_') {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn is_retired_in_names(word: &str) -> bool {
+    RETIRED_IN_NAMES.iter().any(|retired| is_singular_of(retired, word))
+}
+
+/// Whether `word` is `singular` or its plural.
+fn is_singular_of(singular: &str, word: &str) -> bool {
+    let plural_of_y = || Some(format!("{}ies", singular.strip_suffix('y')?));
+    word == singular
+        || word.strip_prefix(singular).is_some_and(|ending| ending == "s" || ending == "es")
+        || plural_of_y().is_some_and(|plural| plural == word)
+}
+
 fn render_counts(sources: &SourceFiles) -> String {
     let mut types: BTreeMap<&str, usize> = BTreeMap::new();
     let mut functions: BTreeMap<&str, usize> = BTreeMap::new();
@@ -320,6 +422,30 @@ mod tests {
         let problems = find_words("x.md", "fine\nNobody reads the books of an Officer.\nthe Desk");
         let places: Vec<_> = problems.iter().map(|problem| problem.place.as_str()).collect();
         assert_eq!(places, ["x.md:2", "x.md:2", "x.md:3"]);
+    }
+
+    #[test]
+    fn retired_words_are_found_inside_identifiers_and_plurals() {
+        let names = |path, text| -> Vec<String> {
+            let problems = find_words_in_names(path, text);
+            problems.into_iter().map(|problem| problem.place).collect()
+        };
+        let source = "let old_verdict = 1;\nstruct JobVerdicts;\nfn wishes() {}\nconst OPEN_GATES: u8 = 1;\n\
+                      fn burials() {}\nlet job_kinds = 1;\nJobKind::A";
+        let expected: Vec<_> = (1..=7).map(|line| format!("x.rs:{line}")).collect();
+        assert_eq!(names("x.rs", source), expected);
+        let allowed =
+            "let aggregate = job_group(\"verdict\"); // a verdict\nlet kind = bookmark;\nlet job_list = 1;";
+        assert_eq!(names("x.rs", allowed), [] as [&str; 0]);
+        assert_eq!(names("tests/server_takeover.rs", ""), ["tests/server_takeover.rs"]);
+    }
+
+    #[test]
+    fn names_are_split_at_underscores_and_capitals() {
+        assert_eq!(split_name("load_job_rows"), ["load", "job", "rows"]);
+        assert_eq!(split_name("LoadJobRows"), ["load", "job", "rows"]);
+        assert_eq!(split_name("MAX_ROWS"), ["max", "rows"]);
+        assert_eq!(split_name("_x"), ["x"]);
     }
 
     #[test]

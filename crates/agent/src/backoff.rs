@@ -5,12 +5,12 @@ use std::time::Duration;
 
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
-/// The delay after `failures` failed calls in a row: between half of the full delay and all of it, by `dice` (0
+/// The delay after `failures` failed calls in a row: between half of the full delay and all of it, by `random` (0
 /// to 1), so that a thousand workers do not call a recovered server at the same moment.
-pub(crate) fn backoff_delay(failures: u32, longest: Duration, dice: f64) -> Duration {
+pub(crate) fn backoff_delay(failures: u32, longest: Duration, random: f64) -> Duration {
     let full =
         FIRST_DELAY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest.max(FIRST_DELAY));
-    full.mul_f64(0.5 + 0.5 * dice)
+    full.mul_f64(0.5 + 0.5 * random)
 }
 
 /// A random number from 0 to 1. Not suitable for secrets.

@@ -84,8 +84,8 @@ impl RemoteWorker {
     fn check_time_limit(&mut self, observer: &mut dyn RemoteWorkerObserver) {
         let Some(until) = self.options.deadline else { return };
         let now = Instant::now();
-        let in_a_hurry = self.shutdown.is_some_and(|leaving| leaving.urgency > ShutdownUrgency::None);
-        if now >= until.stop_time() && !in_a_hurry {
+        let is_urgent = self.shutdown.is_some_and(|leaving| leaving.urgency > ShutdownUrgency::None);
+        if now >= until.stop_time() && !is_urgent {
             if !self.busy_attempts.is_empty() {
                 observer.on_notice(
                     "time limit of this worker reached: stopping the running jobs; they run again elsewhere",

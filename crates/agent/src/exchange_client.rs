@@ -238,7 +238,7 @@ mod tests {
     use windlass_types::worker_protocol::ActionCommand;
     use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
 
-    const WISH: ExchangeParameters = ExchangeParameters {
+    const PARAMETERS: ExchangeParameters = ExchangeParameters {
         wait: Duration::from_secs(20),
         time_left: None,
         is_draining: false,
@@ -253,8 +253,8 @@ mod tests {
 
     fn known() -> ExchangeClient {
         let mut client = ExchangeClient::default();
-        assert_eq!(client.next_call(Instant::now(), &WISH), Some(NextCall::Register));
-        assert_eq!(client.next_call(Instant::now(), &WISH), None, "once is enough");
+        assert_eq!(client.next_call(Instant::now(), &PARAMETERS), Some(NextCall::Register));
+        assert_eq!(client.next_call(Instant::now(), &PARAMETERS), None, "once is enough");
         client.on_registered(WorkerCredentials { worker: WorkerId(7), secret: "s".into() });
         client
     }
@@ -277,12 +277,16 @@ mod tests {
     #[test]
     fn reports_overtake_the_long_poll_one_batch_at_a_time() {
         let mut client = known();
-        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Wait, 1, 0)));
-        assert_eq!(speak(&mut client, &WISH), None);
+        assert_eq!(speak(&mut client, &PARAMETERS), Some((ExchangeLane::Wait, 1, 0)));
+        assert_eq!(speak(&mut client, &PARAMETERS), None);
         client.enqueue_reports([report(1), report(2)]);
-        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 2, 2)));
+        assert_eq!(speak(&mut client, &PARAMETERS), Some((ExchangeLane::Report, 2, 2)));
         client.enqueue_reports([report(3)]);
-        assert_eq!(speak(&mut client, &WISH), None, "the second batch waits for the reply to the first");
+        assert_eq!(
+            speak(&mut client, &PARAMETERS),
+            None,
+            "the second batch waits for the reply to the first"
+        );
         assert_eq!(client.undelivered().count(), 3);
         let (sent, ready) = client.on_reply(answer(2));
         assert_eq!((sent.unwrap().reports.len(), ready.len()), (2, 0), "the older reply is applied first");
@@ -290,10 +294,10 @@ mod tests {
             client.on_reply(answer(1)).1.iter().map(|answer| answer.number).collect::<Vec<_>>(),
             [1, 2]
         );
-        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 3, 1)));
-        assert_eq!(speak(&mut client, &WISH), None, "no long poll while a report is under way");
+        assert_eq!(speak(&mut client, &PARAMETERS), Some((ExchangeLane::Report, 3, 1)));
+        assert_eq!(speak(&mut client, &PARAMETERS), None, "no long poll while a report is under way");
         client.on_reply(answer(3));
-        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Wait, 4, 0)));
+        assert_eq!(speak(&mut client, &PARAMETERS), Some((ExchangeLane::Wait, 4, 0)));
         assert_eq!(client.on_reply(answer(4)).1.len(), 1);
         assert_eq!(client.on_reply(answer(4)), (None, Vec::new()), "a duplicate reply is ignored");
     }
@@ -302,20 +306,20 @@ mod tests {
     fn a_failed_exchange_is_repeated_unchanged() {
         let mut client = known();
         client.enqueue_reports([report(1)]);
-        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 1, 1)));
+        assert_eq!(speak(&mut client, &PARAMETERS), Some((ExchangeLane::Report, 1, 1)));
         let now = Instant::now();
         client.on_exchange_failed(1, now + Duration::from_mins(1));
         client.enqueue_reports([report(2)]);
-        assert_eq!((speak(&mut client, &WISH), client.is_away()), (None, true));
+        assert_eq!((speak(&mut client, &PARAMETERS), client.is_away()), (None, true));
         client.on_exchange_failed(1, now);
         assert_eq!(
-            speak(&mut client, &WISH),
+            speak(&mut client, &PARAMETERS),
             Some((ExchangeLane::Report, 1, 1)),
             "the same, without later reports"
         );
         client.on_reply(answer(1));
         assert_eq!(
-            (speak(&mut client, &WISH), client.is_away()),
+            (speak(&mut client, &PARAMETERS), client.is_away()),
             (Some((ExchangeLane::Report, 2, 1)), false)
         );
     }
@@ -323,22 +327,26 @@ mod tests {
     #[test]
     fn unconfirmed_reports_are_sent_again_after_registration() {
         let mut client = known();
-        speak(&mut client, &WISH);
+        speak(&mut client, &PARAMETERS);
         client.enqueue_reports([report(1)]);
-        speak(&mut client, &WISH);
+        speak(&mut client, &PARAMETERS);
         client.enqueue_reports([report(2)]);
         client.reset();
-        assert_eq!(client.next_call(Instant::now(), &WISH), Some(NextCall::Register));
+        assert_eq!(client.next_call(Instant::now(), &PARAMETERS), Some(NextCall::Register));
         assert_eq!(client.undelivered().cloned().collect::<Vec<_>>(), [report(1), report(2)]);
         client.on_registered(WorkerCredentials { worker: WorkerId(8), secret: "t".into() });
-        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 1, 2)), "numbers start again");
+        assert_eq!(
+            speak(&mut client, &PARAMETERS),
+            Some((ExchangeLane::Report, 1, 2)),
+            "numbers start again"
+        );
     }
 
     #[test]
     fn the_last_exchange_carries_the_last_reports() {
         let mut client = known();
-        let draining = ExchangeParameters { is_draining: true, ..WISH };
-        speak(&mut client, &WISH);
+        let draining = ExchangeParameters { is_draining: true, ..PARAMETERS };
+        speak(&mut client, &PARAMETERS);
         assert_eq!(
             speak(&mut client, &draining),
             Some((ExchangeLane::Report, 2, 0)),

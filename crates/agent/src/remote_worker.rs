@@ -156,8 +156,8 @@ impl RemoteWorker {
         let first = if options.persistent { options.give_up_after } else { options.first_contact };
         // A worker with an idle timeout does not wait longer than that for the server. In an allocation it
         // does: the node was queued for, and would have to be queued for again.
-        let patience = options.idle_timeout.filter(|_| !options.persistent && options.slurm.is_none());
-        let first = patience.map_or(first, |idle| idle.min(first));
+        let max_wait = options.idle_timeout.filter(|_| !options.persistent && options.slurm.is_none());
+        let first = max_wait.map_or(first, |idle| idle.min(first));
         let mut agent = Self {
             journal: ResultJournal::new(home.journal_path()),
             actions: ActionRunner::new(token, {
@@ -275,7 +275,7 @@ impl RemoteWorker {
             .and_then(|running_worker| running_worker.awaiting_reply_since)
             .map(|at| at + self.lease.worker_reply_timeout());
         let idle = self.idle_deadline();
-        let goodbye = self
+        let shutdown_timeout = self
             .shutdown
             .and_then(|leaving| leaving.ready_since.map(|since| since + self.leaving_timeout(leaving)));
         let until = self
@@ -283,7 +283,16 @@ impl RemoteWorker {
             .deadline
             .filter(|_| self.shutdown.is_none_or(|l| l.urgency == ShutdownUrgency::None));
         let stop = until.map(|until| until.stop_time());
-        let all = [self.exchange.retry_at(), self.poll_after, lease_over, give_up, hang, idle, goodbye, stop];
+        let all = [
+            self.exchange.retry_at(),
+            self.poll_after,
+            lease_over,
+            give_up,
+            hang,
+            idle,
+            shutdown_timeout,
+            stop,
+        ];
         all.into_iter().flatten().chain([now + MAX_WAIT]).min().unwrap_or(now)
     }
 
@@ -339,18 +348,22 @@ impl RemoteWorker {
             RemoteWorkerEvent::Interrupt => {
                 let is_shutdown =
                     self.worker_process.as_ref().is_some_and(|running_worker| running_worker.was_terminated);
-                let hurry = next_urgency(self.shutdown.as_ref());
-                let hurry = if is_shutdown { hurry.max(ShutdownUrgency::Stop) } else { hurry };
-                let why =
-                    if hurry == ShutdownUrgency::None { LeaveReason::Drained } else { LeaveReason::Stopped };
-                observer.on_notice(match hurry {
+                let shutdown_urgency = next_urgency(self.shutdown.as_ref());
+                let shutdown_urgency =
+                    if is_shutdown { shutdown_urgency.max(ShutdownUrgency::Stop) } else { shutdown_urgency };
+                let why = if shutdown_urgency == ShutdownUrgency::None {
+                    LeaveReason::Drained
+                } else {
+                    LeaveReason::Stopped
+                };
+                observer.on_notice(match shutdown_urgency {
                     ShutdownUrgency::None => {
                         "draining: running jobs are completed; interrupt again to stop them"
                     }
                     ShutdownUrgency::Stop => "stopping the running jobs; interrupt again to kill them",
                     ShutdownUrgency::Kill => "killing the running jobs",
                 });
-                self.start_leaving(why, hurry);
+                self.start_leaving(why, shutdown_urgency);
             }
             RemoteWorkerEvent::Drain => self.start_draining(observer),
             RemoteWorkerEvent::TimeLimitNotice => {
@@ -363,9 +376,9 @@ impl RemoteWorker {
                 }
             }
             RemoteWorkerEvent::Stop => {
-                let hurry = next_urgency(self.shutdown.as_ref()).max(ShutdownUrgency::Stop);
+                let shutdown_urgency = next_urgency(self.shutdown.as_ref()).max(ShutdownUrgency::Stop);
                 observer.on_notice("asked to end: stopping the running jobs; they run again elsewhere");
-                self.start_leaving(LeaveReason::Stopped, hurry);
+                self.start_leaving(LeaveReason::Stopped, shutdown_urgency);
             }
         }
         Ok(())
@@ -921,14 +934,14 @@ impl RemoteWorker {
     // ---- leaving
 
     /// Starts to leave; a later reason can only increase the urgency.
-    pub(crate) fn start_leaving(&mut self, why: LeaveReason, hurry: ShutdownUrgency) {
+    pub(crate) fn start_leaving(&mut self, why: LeaveReason, shutdown_urgency: ShutdownUrgency) {
         let before = self.shutdown.map(|leaving| leaving.urgency);
-        if before.is_some_and(|before| before >= hurry) {
+        if before.is_some_and(|before| before >= shutdown_urgency) {
             return;
         }
-        self.shutdown = Some(ShutdownState { reason: why, urgency: hurry, ready_since: None });
+        self.shutdown = Some(ShutdownState { reason: why, urgency: shutdown_urgency, ready_since: None });
         let interrupted = StopReason::Interrupted;
-        match hurry {
+        match shutdown_urgency {
             ShutdownUrgency::None => self.send_to_worker_process(&ToWorker::Recall),
             ShutdownUrgency::Stop => {
                 self.actions.stop_all(Signal::TERM);

@@ -50,7 +50,7 @@ pub(crate) struct ShutdownState {
 }
 
 /// For the last message, if the worker holds nothing and has no results.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// For results: those undelivered after this time stay in the journal.
 const DELIVERY_TIMEOUT: Duration = Duration::from_mins(5);
 /// The same, where the worker has to be gone soon.
@@ -58,13 +58,13 @@ const URGENT_DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ShutdownState {
     /// How long an unreachable server is waited for before leaving.
-    pub(crate) fn server_timeout(&self, owes_results: bool, give_up_after: Duration) -> Duration {
-        let patience = match self.urgency {
-            _ if !owes_results => GOODBYE_TIMEOUT,
+    pub(crate) fn server_timeout(&self, has_undelivered_results: bool, give_up_after: Duration) -> Duration {
+        let max_wait = match self.urgency {
+            _ if !has_undelivered_results => RETIRE_TIMEOUT,
             ShutdownUrgency::None => DELIVERY_TIMEOUT,
             ShutdownUrgency::Stop | ShutdownUrgency::Kill => URGENT_DELIVERY_TIMEOUT,
         };
-        patience.min(give_up_after)
+        max_wait.min(give_up_after)
     }
 }
 
@@ -110,15 +110,16 @@ mod tests {
     fn a_worker_without_results_does_not_wait_long_for_the_server() {
         let day = Duration::from_hours(24);
         let table = [
-            (ShutdownUrgency::None, false, GOODBYE_TIMEOUT),
-            (ShutdownUrgency::Stop, false, GOODBYE_TIMEOUT),
+            (ShutdownUrgency::None, false, RETIRE_TIMEOUT),
+            (ShutdownUrgency::Stop, false, RETIRE_TIMEOUT),
             (ShutdownUrgency::None, true, DELIVERY_TIMEOUT),
             (ShutdownUrgency::Stop, true, URGENT_DELIVERY_TIMEOUT),
             (ShutdownUrgency::Kill, true, URGENT_DELIVERY_TIMEOUT),
         ];
-        for (hurry, owes, expected) in table {
-            let leaving = ShutdownState { reason: LeaveReason::Drained, urgency: hurry, ready_since: None };
-            assert_eq!(leaving.server_timeout(owes, day), expected, "{hurry:?} {owes}");
+        for (shutdown_urgency, owes, expected) in table {
+            let leaving =
+                ShutdownState { reason: LeaveReason::Drained, urgency: shutdown_urgency, ready_since: None };
+            assert_eq!(leaving.server_timeout(owes, day), expected, "{shutdown_urgency:?} {owes}");
             assert_eq!(leaving.server_timeout(owes, Duration::from_secs(1)), Duration::from_secs(1));
         }
     }

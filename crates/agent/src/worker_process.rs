@@ -177,7 +177,7 @@ pub(crate) fn ensure_recorded_process_dead(
     host: &str,
     boot_id: &str,
 ) -> Result<ensure_dead::EnsureDeadReport, ensure_dead::EnsureDeadError> {
-    let deceased = RecordedWorker {
+    let dead_worker = RecordedWorker {
         host,
         boot_id,
         process: ProcessIdentity { pid: process.pid, start_ticks: process.start_ticks },
@@ -185,7 +185,7 @@ pub(crate) fn ensure_recorded_process_dead(
         ledger: &process.ledger,
         database: None,
     };
-    ensure_worker_dead(&deceased, KILL_TIMEOUT)
+    ensure_worker_dead(&dead_worker, KILL_TIMEOUT)
 }
 
 fn read_messages(number: u32, link: UnixStream, events: &Sender<RemoteWorkerEvent>) {

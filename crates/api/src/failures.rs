@@ -242,7 +242,7 @@ pub struct DecisionList {
 /// Whether an agent's proposal is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SettleDecision {
+pub struct ProposalReview {
     /// `true` approves the proposal, `false` declines it.
     #[serde(alias = "agreed")]
     pub approved: bool,

@@ -9,12 +9,12 @@ use utoipa::ToSchema;
 pub struct SlurmStatus {
     /// Absent if the server was started without `--slurm`.
     #[serde(alias = "steward")]
-    pub reconciler: Option<ReconcilerStatusResponse>,
+    pub reconciler: Option<AllocationReconcilerStatusResponse>,
 }
 
 /// State of the allocation reconciler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ReconcilerStatusResponse {
+pub struct AllocationReconcilerStatusResponse {
     /// Number of open allocations by state.
     pub open: BTreeMap<String, u64>,
     /// When the controller last listed its jobs.

@@ -799,7 +799,7 @@ mod tests {
             subject: Ok(vec![("CN".into(), name.into())]),
             alternatives: Vec::new(),
             authorities: Vec::new(),
-            expires: NOW.after(Duration::from_hours(1)),
+            expires: NOW.plus(Duration::from_hours(1)),
         };
         let (ana, other) = (of("ana"), of("eve"));
         let admit = |header, certificate| {

@@ -219,7 +219,7 @@ pub fn decide_access(
 /// Returns what the caller needs for the operation; `None`: nothing helps.
 pub fn suggest_remedy(
     operation: AuthOperation,
-    verdict: AccessDecision,
+    access_decision: AccessDecision,
     relation: ObjectRelation,
 ) -> Option<String> {
     let rule = access_rule(operation);
@@ -228,7 +228,7 @@ pub fn suggest_remedy(
         ObjectRelation::Shared => rule.shared,
         ObjectRelation::Other => rule.other,
     };
-    match (verdict, least) {
+    match (access_decision, least) {
         (AccessDecision::ForbidScope, _) => {
             let scope = rule.scopes.smallest_name();
             Some(format!(
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use AuthOperation as O;
 
-    fn verdicts(operation: AuthOperation, relation: ObjectRelation) -> [AccessDecision; 4] {
+    fn access_by_role(operation: AuthOperation, relation: ObjectRelation) -> [AccessDecision; 4] {
         UserRole::ALL.map(|role| decide_access(operation, role, TokenScopes::ALL, relation))
     }
 
@@ -286,7 +286,7 @@ mod tests {
             (O::Sql, ObjectRelation::Own, [F, F, F, F]),
         ];
         for (operation, relation, expected) in truths {
-            assert_eq!(verdicts(operation, relation), expected, "{operation:?} {relation:?}");
+            assert_eq!(access_by_role(operation, relation), expected, "{operation:?} {relation:?}");
         }
     }
 
@@ -390,8 +390,9 @@ mod tests {
     #[test]
     fn missing_scope_reveals_nothing_about_the_object() {
         for relation in [ObjectRelation::Own, ObjectRelation::Shared, ObjectRelation::Other] {
-            let verdict = decide_access(O::ChangeWorkflow, UserRole::User, TokenScopes::READ, relation);
-            assert_eq!(verdict, AccessDecision::ForbidScope);
+            let access_decision =
+                decide_access(O::ChangeWorkflow, UserRole::User, TokenScopes::READ, relation);
+            assert_eq!(access_decision, AccessDecision::ForbidScope);
         }
     }
 }

@@ -161,7 +161,7 @@ pub fn grant_token(
     if !request.scopes.is_within(by.scopes.grantable()) {
         return Err(TokenGrantError::Scopes);
     }
-    let expires = match (request.lifetime.map(|lasts| now.after(lasts)), by.expires) {
+    let expires = match (request.lifetime.map(|lasts| now.plus(lasts)), by.expires) {
         (Some(asked), Some(end)) if asked > end => return Err(TokenGrantError::Outlasts),
         (asked, end) => asked.or(end),
     };
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn token_cannot_outlast_its_creator() {
-        let ending = Principal { expires: Some(NOW.after(HOUR)), ..ana() };
+        let ending = Principal { expires: Some(NOW.plus(HOUR)), ..ana() };
         let (.., expires) = grant_token(&ending, &asks(TokenScopes::READ), NOW).unwrap();
         assert_eq!(expires, ending.expires);
         let longer = TokenGrantRequest { lifetime: Some(2 * HOUR), ..asks(TokenScopes::READ) };

@@ -52,7 +52,7 @@ fn render_decision(row: &DecisionRow) -> String {
         row.id,
         row.made_by,
         row.attempt_id,
-        render_failure_command(row.verdict, &row.changes),
+        render_failure_command(row.kind, &row.changes),
         row.confidence.map(|sure| format!(" (confidence {sure})")).unwrap_or_default(),
         render_reason(&row.reason),
     ))

@@ -201,12 +201,12 @@ impl From<windlass_store::StoreError> for CliError {
             | E::Unexpected { .. }
             | E::Action { .. }
             | E::StaleRun { .. }
-            | E::NotBuried { .. }
+            | E::WorkersMayBeAlive { .. }
             | E::NotRunning { .. }
             | E::TooManyIterations { .. }
             | E::StillActive { .. }
             | E::JobIsHeld { .. }
-            | E::NotOurs { .. }
+            | E::ForeignDatabase { .. }
             | E::NotEmpty { .. }
             | E::Superseded { .. }
             | E::EventIsRecord(_)
@@ -234,7 +234,7 @@ impl From<windlass_store::StoreError> for CliError {
             E::Remote(elsewhere) => match elsewhere.category {
                 ErrorCategory::Missing | ErrorCategory::Wrong => CliErrorKind::User,
                 ErrorCategory::Refused | ErrorCategory::Forbidden => CliErrorKind::Refused,
-                ErrorCategory::Surroundings => CliErrorKind::Io,
+                ErrorCategory::Unavailable => CliErrorKind::Io,
                 ErrorCategory::Internal => CliErrorKind::Internal,
             },
             E::RunNotBegun { .. } | E::Refused { .. } | E::Internal { .. } | E::Closed => {

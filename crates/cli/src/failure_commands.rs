@@ -137,8 +137,8 @@ pub(crate) fn submit_failure_commands_within_limits(
     workflow: WorkflowId,
     orders: FailureCommandBatch,
 ) -> Result<Vec<FailureCommandOutcome>, CliError> {
-    let is_judged_elsewhere = windlass_insight::is_remote_store(store) || is_on_slurm(store, workflow)?;
-    if is_judged_elsewhere || !failure_commands::changes_resources(&orders) {
+    let is_capacity_unknown = windlass_insight::is_remote_store(store) || is_on_slurm(store, workflow)?;
+    if is_capacity_unknown || !failure_commands::changes_resources(&orders) {
         return submit_failure_commands(store, workflow, &PendingCommand::Orders(orders));
     }
     let eligible = local_capacity(store, workflow, &MachineArgs::default())?;
@@ -209,7 +209,7 @@ impl FailureCommandReport<'_> {
         let one = |(outcome, name): (&'n FailureCommandOutcome, &'n String)| FailureCommandResultView {
             job_id: outcome.job,
             name,
-            action: outcome.verdict,
+            action: outcome.kind,
             result: outcome.answer,
             message: &outcome.words,
             status: outcome.status,

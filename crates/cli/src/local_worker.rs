@@ -320,8 +320,8 @@ mod tests {
         let mut careful = LocalWorkerHost::new(&MachineArgs::default(), Path::new("x.db"));
         assert!(careful.ensure_dead(&elsewhere).unwrap_err().to_string().contains("no-such-host"));
         let told = MachineArgs { assume_dead: true, ..MachineArgs::default() };
-        let buried = LocalWorkerHost::new(&told, Path::new("x.db")).ensure_dead(&elsewhere).unwrap();
-        assert!(buried.started_attempts.is_none(), "any claim may have started");
+        let ended_worker = LocalWorkerHost::new(&told, Path::new("x.db")).ensure_dead(&elsewhere).unwrap();
+        assert!(ended_worker.started_attempts.is_none(), "any claim may have started");
     }
 
     fn watched(monitor: Option<ResourceMonitor>) -> WorkerOptions {

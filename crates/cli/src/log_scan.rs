@@ -163,9 +163,9 @@ mod tests {
     }
 
     /// Returns a few bytes per read, so that lines and words are split everywhere.
-    struct Dripping<'t>(&'t [u8], usize);
+    struct ShortReads<'t>(&'t [u8], usize);
 
-    impl Read for Dripping<'_> {
+    impl Read for ShortReads<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let give = self.1.min(self.0.len()).min(into.len());
             into[..give].copy_from_slice(&self.0[..give]);
@@ -181,7 +181,7 @@ mod tests {
         let text = format!("fine\nan error\n{long}Killed\n{late}\n\n{long}disk quota exceeded");
         let known = |line: &str| match_line(line).map(|sign| (sign.weight, sign.name));
         for step in [1, 2, 7, 100, 4095, 4096, 4097, 10_000, text.len()] {
-            let found = find_signs(Dripping(text.as_bytes(), step), known).unwrap();
+            let found = find_signs(ShortReads(text.as_bytes(), step), known).unwrap();
             let lines: Vec<u64> = found.iter().map(|(line, ..)| *line).collect();
             assert_eq!(lines, [2, 4, 9], "{step} bytes at a time");
         }

@@ -9,7 +9,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use windlass_insight::workflow_creation::{self, ReusedJobs, WorkflowOrigin};
+use windlass_insight::workflow_creation::{self, ReusedJobs, WorkflowCreationOptions};
 use windlass_spec::{DiagnosticReport, ResolvedWorkflow, SpecAttachments, SpecSource};
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
@@ -170,7 +170,7 @@ pub(crate) fn create_from_spec(
     output_dir: &Path,
     now: Timestamp,
 ) -> Result<WorkflowId, CliError> {
-    let origin = WorkflowOrigin {
+    let origin = WorkflowCreationOptions {
         user: &current_user(),
         submission_dir: path_to_utf8(submission_dir)?,
         output_dir: path_to_utf8(output_dir)?,

@@ -6,8 +6,10 @@ use crate::changes::{PlannedJobs, StoredJobs, WorkflowChanges};
 use crate::error::{CliError, CliErrorKind};
 use std::collections::HashMap;
 use std::time::Duration;
-use windlass_core::edges::DependencyEdges;
-use windlass_core::workflow_outline::{self, OutlineGrain, OutlineJob, OutlineRequest, WorkflowOutline};
+use windlass_core::dependency_edges::DependencyEdges;
+use windlass_core::workflow_outline::{
+    self, OutlineGranularity, OutlineJob, OutlineRequest, WorkflowOutline,
+};
 use windlass_process::machine::MachineInfo;
 use windlass_store::Store;
 use windlass_store::model::{CompletedWork, JobFilter};
@@ -31,7 +33,7 @@ pub(crate) fn planning_capacity(args: CapacityArgs) -> Capacity {
 pub(crate) fn outline_spec(
     planned: &PlannedJobs<'_, '_>,
     earlier: Option<(&StoredJobs<'_>, &WorkflowChanges)>,
-    grain: OutlineGrain,
+    grain: OutlineGranularity,
     capacity: Capacity,
 ) -> Result<WorkflowOutline, CliError> {
     let workflow = planned.workflow();
@@ -67,7 +69,7 @@ pub(crate) fn outline_workflow(
     store: &dyn Store,
     jobs_store: &StoredJobs<'_>,
     changes: Option<&WorkflowChanges>,
-    grain: OutlineGrain,
+    grain: OutlineGranularity,
     capacity: Capacity,
 ) -> Result<WorkflowOutline, CliError> {
     let names = OutlineNames::load(store, jobs_store)?;

@@ -152,7 +152,7 @@ impl FailedJobView {
     }
 
     fn new(workflow: &WorkflowRow, job: JobRow, stdio: StdioSettings, result: Option<&ResultRow>) -> Self {
-        let clue = result.and_then(|row| job_logs::choose_first_log(workflow, row.key.into(), stdio));
+        let first_log = result.and_then(|row| job_logs::choose_first_log(workflow, row.key.into(), stdio));
         Self {
             job_id: job.id,
             name: job.name,
@@ -163,8 +163,8 @@ impl FailedJobView {
             signal: result.and_then(|row| row.signal),
             out_of_memory: result.is_some_and(|row| row.out_of_memory),
             reason: result.and_then(|row| row.reason.clone()).or(job.reason),
-            log_stream: clue.as_ref().and_then(|clue| clue.stream_with_text),
-            log_path: clue.map(|clue| clue.path),
+            log_stream: first_log.as_ref().and_then(|first_log| first_log.stream_with_text),
+            log_path: first_log.map(|first_log| first_log.path),
         }
     }
 }

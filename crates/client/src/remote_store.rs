@@ -79,13 +79,13 @@ impl From<ClientError> for StoreError {
     fn from(error: ClientError) -> Self {
         let (sort, code, hint) = match &error {
             ClientError::Unreachable { .. } => (
-                ErrorCategory::Surroundings,
+                ErrorCategory::Unavailable,
                 "unreachable",
                 Some("start one with `windlass serve`, or name another with --url or WINDLASS_URL"),
             ),
             ClientError::Rejected(problem) => return rejected_call(problem).into(),
             ClientError::Response { .. } => (
-                ErrorCategory::Surroundings,
+                ErrorCategory::Unavailable,
                 "not_understood",
                 Some("use the same version of windlass as the server"),
             ),
@@ -97,7 +97,7 @@ impl From<ClientError> for StoreError {
             | ClientError::Pem { .. }
             | ClientError::Setup { .. }
             | ClientError::NotPrivate { .. }
-            | ClientError::Keyring { .. } => (ErrorCategory::Surroundings, "setup", None),
+            | ClientError::Keyring { .. } => (ErrorCategory::Unavailable, "setup", None),
         };
         let (code, hint) = (code.to_owned(), error.hint().or(hint.map(str::to_owned)));
         RemoteError { category: sort, code, message: error.to_string(), hint }.into()
@@ -108,11 +108,11 @@ fn rejected_call(problem: &crate::ProblemDetails) -> RemoteError {
     // Windlass errors have a code; a response without one is not from a Windlass server, or from an older one.
     let is_stranger = problem.code.is_empty() && !matches!(problem.status, 401 | 403 | 408 | 429 | 502..=504);
     let sort = match problem.status {
-        _ if is_stranger => ErrorCategory::Surroundings,
+        _ if is_stranger => ErrorCategory::Unavailable,
         404 | 410 => ErrorCategory::Missing,
         400 | 413 | 422 => ErrorCategory::Wrong,
         401 | 403 => ErrorCategory::Forbidden,
-        429 | 502..=504 => ErrorCategory::Surroundings,
+        429 | 502..=504 => ErrorCategory::Unavailable,
         500.. => ErrorCategory::Internal,
         _ => ErrorCategory::Refused,
     };

@@ -4,8 +4,8 @@
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
-use windlass_core::edges::DependencyEdges;
-use windlass_core::workflow_outline::{OutlineGrain, OutlineJob, OutlineRequest, outline_workflow};
+use windlass_core::dependency_edges::DependencyEdges;
+use windlass_core::workflow_outline::{OutlineGranularity, OutlineJob, OutlineRequest, outline_workflow};
 use windlass_types::{Bytes, Capacity, Resources};
 
 fn main() -> std::io::Result<()> {
@@ -32,7 +32,7 @@ fn main() -> std::io::Result<()> {
         edges: &edges,
         entries: &[],
         facts: &facts,
-        grain: OutlineGrain::Entries,
+        grain: OutlineGranularity::Entries,
         capacity,
     };
     let start = Instant::now();

@@ -48,12 +48,12 @@ pub enum WorkflowChange {
     /// none). For workflows with work units.
     CountSiteAttempts { site: String, handler: String, attempts: u32 },
     /// An alarm, in the same commit as its cause.
-    RaiseAlarm(Box<WorkflowAlarm>),
+    RaiseAlarm(Box<WorkflowAlert>),
 }
 
 /// An event about a problem that only an operator can solve.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WorkflowAlarm {
+pub struct WorkflowAlert {
     pub category: String,
     pub message: String,
     pub data: serde_json::Value,

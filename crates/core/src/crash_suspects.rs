@@ -126,13 +126,13 @@ impl CrashSuspects {
     /// Withdraws evidence because the worker reports again. Returns the affected jobs.
     pub fn withdraw_evidence(&mut self, worker: WorkerId) -> Vec<JobId> {
         let mut concerned = Vec::new();
-        self.0.retain(|job, charges| {
-            let before = charges.len();
-            charges.retain(|(of, evidence)| *of != worker || !evidence.is_from_lost_contact());
-            if charges.len() < before {
+        self.0.retain(|job, deaths_of_job| {
+            let before = deaths_of_job.len();
+            deaths_of_job.retain(|(of, evidence)| *of != worker || !evidence.is_from_lost_contact());
+            if deaths_of_job.len() < before {
                 concerned.push(*job);
             }
-            !charges.is_empty()
+            !deaths_of_job.is_empty()
         });
         concerned.sort_unstable();
         concerned
@@ -151,8 +151,8 @@ impl CrashSuspects {
     }
 
     fn weight(&self, job: JobId) -> u32 {
-        let charges = self.0.get(&job).into_iter().flatten();
-        charges.fold(0, |before, (_, evidence)| before + evidence.weight(before))
+        let deaths_of_job = self.0.get(&job).into_iter().flatten();
+        deaths_of_job.fold(0, |before, (_, evidence)| before + evidence.weight(before))
     }
 }
 
@@ -169,10 +169,11 @@ mod tests {
     type Kind = fn(u32) -> CrashEvidence;
 
     /// Applies deaths of different workers to a job, and returns the decision for each.
-    fn fates(deaths: &[(JobPhaseAtCrash, CrashEvidence)]) -> Vec<OrphanDecision> {
+    fn decisions(deaths: &[(JobPhaseAtCrash, CrashEvidence)]) -> Vec<OrphanDecision> {
         let mut suspects = CrashSuspects::default();
-        let fate = |(worker, (at, evidence))| suspects.on_worker_death(JOB, WorkerId(worker), at, evidence);
-        (1..).zip(deaths.iter().copied()).map(fate).collect()
+        let orphan_decision =
+            |(worker, (at, evidence))| suspects.on_worker_death(JOB, WorkerId(worker), at, evidence);
+        (1..).zip(deaths.iter().copied()).map(orphan_decision).collect()
     }
 
     /// Follows the scheduler: together with others, until the job is to run alone.
@@ -216,7 +217,7 @@ mod tests {
             ),
         ];
         for (deaths, expected) in table {
-            assert_eq!(fates(deaths), expected, "{deaths:?}");
+            assert_eq!(decisions(deaths), expected, "{deaths:?}");
         }
     }
 
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_attempt_clears_suspicion() {
+    fn ended_attempt_clears_its_job() {
         let mut suspects = CrashSuspects::default();
         for worker in 1..=4 {
             suspects.on_worker_death(JOB, WorkerId(worker), Running, Observed);
@@ -292,7 +293,7 @@ mod tests {
         /// that did not report again.
         #[test]
         fn only_lost_workers_count_as_evidence(history in histories()) {
-            let (mut suspects, mut spared) = (CrashSuspects::default(), CrashSuspects::default());
+            let (mut suspects, mut with_withdrawn_evidence) = (CrashSuspects::default(), CrashSuspects::default());
             let (mut alone, mut lasting) = (0, 0);
             for (worker, (evidence, returns)) in (1..).zip(history) {
                 let at = if suspects.is_suspicious(JOB) { Isolated } else { Running };
@@ -304,11 +305,11 @@ mod tests {
                     break;
                 }
                 if lasts {
-                    spared.record_death(JOB, WorkerId(worker), evidence);
+                    with_withdrawn_evidence.record_death(JOB, WorkerId(worker), evidence);
                 } else {
                     suspects.withdraw_evidence(WorkerId(worker));
                 }
-                prop_assert_eq!(suspects.weight(JOB), spared.weight(JOB));
+                prop_assert_eq!(suspects.weight(JOB), with_withdrawn_evidence.weight(JOB));
             }
         }
 
@@ -317,8 +318,8 @@ mod tests {
             let mut suspects = CrashSuspects::default();
             for (worker, at_once) in (1..).zip(silences) {
                 let evidence = if at_once { Unconfirmed } else { LostContact };
-                let fate = suspects.on_worker_death(JOB, WorkerId(worker), Running, evidence);
-                prop_assert_eq!(fate, OrphanDecision::RunAgain(Some(evidence)));
+                let orphan_decision = suspects.on_worker_death(JOB, WorkerId(worker), Running, evidence);
+                prop_assert_eq!(orphan_decision, OrphanDecision::RunAgain(Some(evidence)));
                 suspects.withdraw_evidence(WorkerId(worker));
             }
         }

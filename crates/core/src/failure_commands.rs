@@ -2,19 +2,19 @@
 //! are refused; and the resulting state of all jobs.
 
 mod agent_policy;
-mod held_dependents;
+mod blocking_dependents;
 mod scheduler_target;
 mod undo;
 mod worker_limits;
 
 pub use agent_policy::{agent_rerun_refusal, is_quoted};
-pub use held_dependents::HeldDependents;
+pub use blocking_dependents::BlockingDependents;
 pub use scheduler_target::SchedulerTarget;
 pub use undo::{PatchUndo, plan_undo};
 pub use worker_limits::exceeds_workers_reason;
 
 use crate::change::WorkflowChange;
-use crate::graph::DependencyCycle;
+use crate::dependency_graph::DependencyCycle;
 use crate::workflow_state::{JobTable, RerunPlan, WorkflowState};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub fn decide_command(
     settings: &CommandSettings<'_>,
     case: &CommandTarget<'_>,
 ) -> CommandDecision {
-    let refused = wrong_status_reason(order.verdict, case.status)
+    let refused = wrong_status_reason(order.kind, case.status)
         .or_else(|| invalid_command_reason(order))
         .or_else(|| is_agent.then(|| agent_policy::policy_violation(order, settings, case)).flatten());
     let then = match (
@@ -113,7 +113,7 @@ pub fn decide_command(
         (None, Ok(then)) => then,
     };
     let revision = plan_patch(order, case, then.as_ref());
-    if order.verdict == FailureCommandKind::Change && revision.is_none() {
+    if order.kind == FailureCommandKind::Change && revision.is_none() {
         return CommandDecision::Refused("nothing would change".to_owned());
     }
     // A command runs with the account of a worker, which may do more than the agent.
@@ -128,20 +128,17 @@ pub fn decide_command(
         let sure = order.confidence.map_or_else(|| "unsaid".to_owned(), |sure| format!("{sure}"));
         return CommandDecision::Proposed(format!("waits for a person: confidence {sure} is below {least}"));
     }
-    CommandDecision::Accepted {
-        message: describe_command(order.verdict, revision.as_deref()),
-        patch: revision,
-    }
+    CommandDecision::Accepted { message: describe_command(order.kind, revision.as_deref()), patch: revision }
 }
 
 /// Returns why the command does not fit the state of the job, if so.
-pub fn is_applicable(verdict: FailureCommandKind, status: JobStatus) -> bool {
-    wrong_status_reason(verdict, status).is_none()
+pub fn is_applicable(kind: FailureCommandKind, status: JobStatus) -> bool {
+    wrong_status_reason(kind, status).is_none()
 }
 
-fn wrong_status_reason(verdict: FailureCommandKind, status: JobStatus) -> Option<String> {
+fn wrong_status_reason(kind: FailureCommandKind, status: JobStatus) -> Option<String> {
     use JobStatus::{Completed, Disabled, Failed, PendingFailed, Terminated};
-    let (fits, remedy) = match verdict {
+    let (fits, remedy) = match kind {
         FailureCommandKind::Retry => {
             (matches!(status, PendingFailed | Failed | Terminated), "only failed jobs can be retried")
         }
@@ -166,7 +163,7 @@ pub fn invalid_command_reason(order: &FailureCommand) -> Option<String> {
     if order.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
         return no("confidence must be between 0 and 1");
     }
-    if matches!(order.verdict, FailureCommandKind::Fail | FailureCommandKind::Ignore) && !changes.is_empty() {
+    if matches!(order.kind, FailureCommandKind::Fail | FailureCommandKind::Ignore) && !changes.is_empty() {
         return no("a job that does not run again cannot be changed; use retry or change");
     }
     if changes.runtime_seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e10)) {
@@ -212,9 +209,9 @@ fn plan_patch(
 }
 
 /// `retry with memory 1 GiB → 2 GiB`
-fn describe_command(verdict: FailureCommandKind, revision: Option<&(JobPatch, JobPatch)>) -> String {
-    let Some((before, after)) = revision else { return verdict.to_string() };
-    let with = if verdict == FailureCommandKind::Change { "change" } else { "retry with" };
+fn describe_command(kind: FailureCommandKind, revision: Option<&(JobPatch, JobPatch)>) -> String {
+    let Some((before, after)) = revision else { return kind.to_string() };
+    let with = if kind == FailureCommandKind::Change { "change" } else { "retry with" };
     format!("{with} {}", describe_patch(before, after))
 }
 
@@ -278,9 +275,9 @@ pub fn plan_commands(
     done: &HashMap<JobId, Attempt, FxBuildHasher>,
 ) -> Result<Vec<WorkflowChange>, CommandPlanError> {
     let of = |wanted: FailureCommandKind| {
-        chosen.iter().filter(move |(_, verdict)| *verdict == wanted).map(|(job, _)| *job)
+        chosen.iter().filter(move |(_, kind)| *kind == wanted).map(|(job, _)| *job)
     };
-    if chosen.iter().all(|(_, verdict)| *verdict == FailureCommandKind::Change) {
+    if chosen.iter().all(|(_, kind)| *kind == FailureCommandKind::Change) {
         return Ok(Vec::new());
     }
     let mut state = WorkflowState::new(workflow, run, table.clone())?;

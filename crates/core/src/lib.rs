@@ -6,23 +6,23 @@
 
 pub mod actions;
 pub mod adaptive;
+pub mod attempt_outcome;
 pub mod catalog_checks;
 pub mod change;
 pub mod classify;
 pub mod crash_suspects;
+pub mod dependency_edges;
+pub mod dependency_graph;
 pub mod dispatch;
-pub mod edges;
 pub mod failure_commands;
 pub mod failure_handlers;
 pub mod failure_signature;
-pub mod graph;
 mod growth_limits;
 pub mod job_explanation;
 pub mod job_state;
 pub mod log_excerpt;
 pub mod log_lines;
 pub mod node_quarantine;
-pub mod outcome;
 pub mod recovery;
 pub mod redact;
 pub mod requests;

@@ -58,17 +58,17 @@ pub fn log_tail(text: &str, torn: bool) -> &str {
 pub(crate) fn relevant_lines(text: &str) -> Vec<Cow<'_, str>> {
     let lines: Vec<&str> = log_tail(text, false).split(['\n', '\r']).collect();
     let lines = &lines[last_exception_chain(&lines).unwrap_or(0)..];
-    let (mut firm, mut opinions) = (Vec::new(), Vec::new());
+    let (mut other_lines, mut warning_lines) = (Vec::new(), Vec::new());
     for line in lines.iter().rev().map(|line| strip_formatting(line)).filter(|line| !line.is_empty()) {
         let lower = line.to_lowercase();
         if is_harmless(&lower) || RECOVERED_PHRASES.iter().any(|words| lower.contains(words)) {
             continue;
         }
-        let is_opinion = WARNING_PHRASES.iter().any(|words| lower.contains(words));
-        if is_opinion { &mut opinions } else { &mut firm }.push(line);
+        let is_warning = WARNING_PHRASES.iter().any(|words| lower.contains(words));
+        if is_warning { &mut warning_lines } else { &mut other_lines }.push(line);
     }
-    firm.append(&mut opinions);
-    firm
+    other_lines.append(&mut warning_lines);
+    other_lines
 }
 
 /// Returns the first line of the traceback of the last exception, including the exceptions that led to it.

@@ -3,8 +3,8 @@
 //! A reset keeps the results of earlier runs. The jobs found here run again in the next run
 //! (`Store::begin_next_run`).
 
-use crate::edges::DependencyEdges;
-use crate::graph::DependencyCycle;
+use crate::dependency_edges::DependencyEdges;
+use crate::dependency_graph::DependencyCycle;
 use crate::topological_order::TopologicalOrder;
 use serde::Serialize;
 use windlass_types::{JobStatus, StatusCounts};
@@ -136,7 +136,7 @@ fn needs_reset(status: JobStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edges::DependencyEdgesBuilder;
+    use crate::dependency_edges::DependencyEdgesBuilder;
     use JobStatus as S;
     use proptest::prelude::*;
 
@@ -239,7 +239,7 @@ mod tests {
                 reached[job] |= pairs.iter().any(|&(waiter, on)| waiter == job && reached[on]);
             }
             let expected: Vec<u32> = (0..count)
-                .filter(|&job| reached[job] && job_states[job].status.is_complete())
+                .filter(|&job| reached[job] && job_states[job].status.has_ended())
                 .map(|job| job as u32)
                 .collect();
             prop_assert_eq!(reset.all_jobs(), expected);

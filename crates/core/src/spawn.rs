@@ -3,8 +3,8 @@
 //! Checks only the batch itself. The store checks on writing whether names are taken, whether the caller still
 //! runs, and how often it may add jobs.
 
-use crate::edges::DependencyEdgesBuilder;
-use crate::graph::JobDependencyGraph;
+use crate::dependency_edges::DependencyEdgesBuilder;
+use crate::dependency_graph::JobDependencyGraph;
 use rustc_hash::FxHashMap;
 use windlass_types::worker_messages::is_reserved_variable;
 

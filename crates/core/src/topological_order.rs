@@ -1,11 +1,11 @@
 //! The static graph in topological order and with predecessors: for plans, resets and explanations.
 //!
-//! [`crate::graph::JobDependencyGraph`] counts down while a workflow runs; this one does not change. As there,
+//! [`crate::dependency_graph::JobDependencyGraph`] counts down while a workflow runs; this one does not change. As there,
 //! dependency groups are nodes `jobs..`, so that traversals cost the entries of [`DependencyEdges`] and not the
 //! pairs that they represent.
 
-use crate::edges::DependencyEdges;
-use crate::graph::{DependencyCycle, JobDependencyGraph};
+use crate::dependency_edges::DependencyEdges;
+use crate::dependency_graph::{DependencyCycle, JobDependencyGraph};
 
 #[derive(Clone, Debug)]
 pub(crate) struct TopologicalOrder {
@@ -116,7 +116,7 @@ fn sort_topologically(before: &AdjacencyLists, after: &AdjacencyLists) -> Vec<u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edges::DependencyEdgesBuilder;
+    use crate::dependency_edges::DependencyEdgesBuilder;
 
     fn edges(depends: &[(u32, &[u32])]) -> DependencyEdges {
         let mut builder = DependencyEdgesBuilder::default();

@@ -10,28 +10,28 @@ mod failure;
 mod job_commands;
 mod job_limits;
 mod job_table;
-mod remaining_by_class;
+mod remaining_jobs_by_class;
 mod retry_decision;
 mod work_units;
 
 pub use failure::{AttemptFailure, FailureDiagnosis, FailureDisposition};
-pub use job_commands::{RerunPlan, StatedAttemptEnd};
+pub use job_commands::{ClientAttemptEnd, RerunPlan};
 pub use job_table::JobTable;
 pub use retry_decision::{
     DiagnosedRetryDecision, FailedAttemptContext, NextAttempt, RetryDecision, RetryPlan,
 };
-pub use work_units::{WorkUnitCounts, WorkUnitRow};
+pub use work_units::{UnitJobCounts, WorkUnitRow};
 
+use crate::attempt_outcome::{AttemptEndDecision, ReturnCodes};
 use crate::change::{AttemptResult, WorkflowChange};
 use crate::crash_suspects::{self, CrashEvidence};
+use crate::dependency_graph::{DependencyCycle, JobDependencyGraph};
 use crate::dispatch::{LocationConstraint, ReadyQueue};
-use crate::graph::{DependencyCycle, JobDependencyGraph};
 use crate::job_state::{self, JobStateEvent};
-use crate::outcome::{AttemptEndDecision, ReturnCodes};
 use crate::slurm::allocation_ends::AllocationEviction;
 use delay_queue::DelayQueue;
 use job_limits::JobLimits;
-use remaining_by_class::RemainingByClass;
+use remaining_jobs_by_class::RemainingJobsByClass;
 use retry_decision::{AttemptFollowUp, RetryMode};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -71,7 +71,7 @@ pub struct WorkflowState {
     job_limits: JobLimits,
     units: WorkUnits,
     /// Jobs that have not ended, by class.
-    remaining: RemainingByClass,
+    remaining: RemainingJobsByClass,
     /// Jobs to run alone, and those running alone.
     isolated_waiting: VecDeque<u32>,
     isolated_running: Vec<u32>,
@@ -151,7 +151,7 @@ impl WorkflowState {
             }
         }
         let inherited = table.inherited;
-        let left = RemainingByClass::from_jobs(&demand_of_job, &table.status);
+        let left = RemainingJobsByClass::from_jobs(&demand_of_job, &table.status);
         let mut state = Self {
             workflow,
             run,
@@ -293,7 +293,7 @@ impl WorkflowState {
         let mut stack: Vec<u32> = (0u32..).zip(&again).filter(|(_, a)| **a).map(|(job, _)| job).collect();
         while let Some(job) = stack.pop() {
             for dependent in self.graph.dependents(job) {
-                if self.status[dependent as usize].is_complete() && !again[dependent as usize] {
+                if self.status[dependent as usize].has_ended() && !again[dependent as usize] {
                     again[dependent as usize] = true;
                     stack.push(dependent);
                 }

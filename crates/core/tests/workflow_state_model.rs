@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use windlass_core::change::{WorkUnitChange, WorkflowChange};
 use windlass_core::crash_suspects::CrashEvidence;
+use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::dispatch::{LocationConstraint, WorkerSelector, WorkerUsage};
-use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_core::failure_commands::{CommandPlanError, HeldDependents, plan_commands};
+use windlass_core::failure_commands::{BlockingDependents, CommandPlanError, plan_commands};
 use windlass_core::workflow_state::{
     FailedAttemptContext, JobTable, NextAttempt, OrphanDecision, OrphanedAttempt, RetryDecision, RetryPlan,
     WorkUnitRow, WorkflowState,
@@ -29,7 +29,7 @@ const SITE: &str = "here";
 const LIMIT: u32 = 2;
 
 /// The rows of the database: changed only through `WorkflowChange`s, each of which must fit the present state.
-struct Rows {
+struct DatabaseRows {
     ids: Vec<JobId>,
     status: Vec<S>,
     attempt: Vec<u32>,
@@ -43,7 +43,7 @@ struct Rows {
     units: Vec<(WorkUnitStatus, Option<String>)>,
 }
 
-impl Rows {
+impl DatabaseRows {
     fn apply(&mut self, changes: &[WorkflowChange]) {
         let ids = self.ids.clone();
         let index = |id: JobId| ids.binary_search(&id).expect("a known job");
@@ -136,8 +136,8 @@ impl Rows {
 }
 
 /// The state as built by a process that starts now, after a crash.
-fn rebuilt(rows: &Rows, world: &World) -> WorkflowState {
-    limited(WorkflowState::new(WorkflowId(1), RunId(1), as_read(rows, world)).expect("no cycle"))
+fn rebuilt(rows: &DatabaseRows, fixture: &Fixture) -> WorkflowState {
+    limited(WorkflowState::new(WorkflowId(1), RunId(1), as_read(rows, fixture)).expect("no cycle"))
 }
 
 fn limited(mut state: WorkflowState) -> WorkflowState {
@@ -153,9 +153,9 @@ fn places() -> Vec<LocationConstraint> {
 }
 
 /// The units of a world, each job as a range of one.
-fn units(world: &World, rows: &[(WorkUnitStatus, Option<String>)]) -> Vec<WorkUnitRow> {
+fn units(fixture: &Fixture, rows: &[(WorkUnitStatus, Option<String>)]) -> Vec<WorkUnitRow> {
     let jobs =
-        |unit| (0..).zip(&world.unit).filter(move |(_, of)| **of == Some(unit)).map(|(job, _)| (job, 1));
+        |unit| (0..).zip(&fixture.unit).filter(move |(_, of)| **of == Some(unit)).map(|(job, _)| (job, 1));
     let unit = |(number, (status, site)): (u32, &(WorkUnitStatus, Option<String>))| WorkUnitRow {
         number,
         status: *status,
@@ -165,13 +165,13 @@ fn units(world: &World, rows: &[(WorkUnitStatus, Option<String>)]) -> Vec<WorkUn
     (0..).zip(rows).map(unit).filter(|unit| !unit.jobs.is_empty()).collect()
 }
 
-fn as_read(rows: &Rows, world: &World) -> JobTable {
+fn as_read(rows: &DatabaseRows, fixture: &Fixture) -> JobTable {
     JobTable {
         ids: rows.ids.clone(),
         status: rows.status.clone(),
         attempt: rows.attempt.iter().map(|attempt| Attempt(*attempt)).collect(),
         priority: vec![0; rows.ids.len()],
-        cancel_on_blocking_job_failure: world.cancel.clone(),
+        cancel_on_blocking_job_failure: fixture.cancel.clone(),
         class: vec![0; rows.ids.len()],
         requirements: vec![Resources::DEFAULT],
         inherited: (0..)
@@ -179,25 +179,25 @@ fn as_read(rows: &Rows, world: &World) -> JobTable {
             .filter(|(_, inherited)| *inherited != NextAttempt::default())
             .collect(),
         ignored: (0..rows.ids.len() as u32).filter(|job| rows.is_ignored(*job as usize)).collect(),
-        place: world.place.clone(),
+        place: fixture.place.clone(),
         places: places(),
-        units: units(world, &rows.units),
-        edges: edges(&world.depends),
+        units: units(fixture, &rows.units),
+        edges: edges(&fixture.depends),
         ..JobTable::default()
     }
 }
 
 /// Random commands for each failed job; `how` is the random input.
-fn orders(rows: &Rows, how: u8, which: u16) -> Vec<(u32, FailureCommandKind)> {
+fn orders(rows: &DatabaseRows, how: u8, which: u16) -> Vec<(u32, FailureCommandKind)> {
     let failed =
         |job: &u32| matches!(rows.status[*job as usize], S::Failed | S::Terminated | S::PendingFailed);
     let chosen = (0..rows.ids.len() as u32).filter(failed).filter(|job| which >> (job % 16) & 1 == 1);
-    let verdict = |job: u32| match (u32::from(how) + job) % 3 {
+    let kind = |job: u32| match (u32::from(how) + job) % 3 {
         0 => FailureCommandKind::Retry,
         1 if rows.status[job as usize] == S::PendingFailed => FailureCommandKind::Fail,
         _ => FailureCommandKind::Ignore,
     };
-    chosen.map(|job| (job, verdict(job))).collect()
+    chosen.map(|job| (job, kind(job))).collect()
 }
 
 fn edges(depends: &[Vec<u32>]) -> DependencyEdges {
@@ -211,8 +211,8 @@ fn edges(depends: &[Vec<u32>]) -> DependencyEdges {
 /// Adds jobs as a running job does: they depend on it, on existing jobs, and on each other.
 fn add_jobs(
     state: &mut WorkflowState,
-    rows: &mut Rows,
-    world: &mut World,
+    rows: &mut DatabaseRows,
+    fixture: &mut Fixture,
     caller: u32,
     how: u8,
 ) -> Vec<WorkflowChange> {
@@ -238,10 +238,10 @@ fn add_jobs(
         depends.sort_unstable();
         depends.dedup();
         added.edges.direct.extend(depends.iter().map(|on| (job, *on)));
-        world.depends.push(depends);
-        world.cancel.push(cancel);
-        world.place.push(0);
-        world.unit.push(None);
+        fixture.depends.push(depends);
+        fixture.cancel.push(cancel);
+        fixture.place.push(0);
+        fixture.unit.push(None);
     }
     rows.ids.extend(&added.ids);
     rows.status.extend(&added.status);
@@ -254,7 +254,7 @@ fn add_jobs(
 }
 
 /// The expected state of a job that is neither held nor ended, by the rules alone.
-fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], rows: &Rows) -> S {
+fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], rows: &DatabaseRows) -> S {
     let over = depends[job].iter().all(|&d| rows.status[d as usize].is_settled());
     let ill = |job: usize| rows.status[job].is_unsuccessful() && !rows.is_ignored(job);
     let badly = depends[job].iter().any(|&d| ill(d as usize));
@@ -265,7 +265,7 @@ fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], rows: &Rows) -> S
     }
 }
 
-fn check(state: &WorkflowState, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
+fn check(state: &WorkflowState, rows: &DatabaseRows, depends: &[Vec<u32>], cancel: &[bool]) {
     let mut counts = StatusCounts::default();
     for (job, &status) in rows.status.iter().enumerate() {
         assert_eq!(state.status(job as u32), status, "memory and rows agree on job {job}");
@@ -288,9 +288,10 @@ fn check(state: &WorkflowState, rows: &Rows, depends: &[Vec<u32>], cancel: &[boo
 }
 
 /// Units have the state of their jobs and the site of their elector; limits are never exceeded.
-fn check_units(rows: &Rows, world: &World) {
+fn check_units(rows: &DatabaseRows, fixture: &Fixture) {
     for (number, (status, site)) in (0..).zip(&rows.units) {
-        let jobs: Vec<usize> = (0..world.unit.len()).filter(|job| world.unit[*job] == Some(number)).collect();
+        let jobs: Vec<usize> =
+            (0..fixture.unit.len()).filter(|job| fixture.unit[*job] == Some(number)).collect();
         if jobs.is_empty() {
             continue;
         }
@@ -306,12 +307,12 @@ fn check_units(rows: &Rows, world: &World) {
             () => WorkUnitStatus::Completed,
         };
         assert_eq!(*status, expected, "unit {number}: {:?}", jobs.iter().map(stands).collect::<Vec<_>>());
-        let elector = jobs.iter().find(|job| places()[world.place[**job] as usize].elects);
+        let elector = jobs.iter().find(|job| places()[fixture.place[**job] as usize].elects);
         let elected = elector.is_some_and(|job| rows.status[*job] == S::Completed);
         assert_eq!(site.as_deref(), elected.then_some(SITE), "unit {number}");
     }
     let few =
-        |job: usize| rows.status[job].is_active() && places()[world.place[job] as usize].limit.is_some();
+        |job: usize| rows.status[job].is_active() && places()[fixture.place[job] as usize].limit.is_some();
     assert!((0..rows.ids.len()).filter(|job| few(*job)).count() <= LIMIT as usize);
 }
 
@@ -360,7 +361,7 @@ fn decision(failed: FailedAttemptContext<'_>, how: u8, now: i64) -> RetryDecisio
 }
 
 #[derive(Clone, Debug)]
-struct World {
+struct Fixture {
     depends: Vec<Vec<u32>>,
     cancel: Vec<bool>,
     priority: Vec<i32>,
@@ -379,7 +380,7 @@ fn placed(dice: &[u8]) -> (Vec<u32>, Vec<Option<u32>>) {
     ((0..dice.len()).map(place).collect(), unit)
 }
 
-fn world() -> impl Strategy<Value = World> {
+fn fixture() -> impl Strategy<Value = Fixture> {
     (2usize..24).prop_flat_map(|n| {
         let depends: Vec<_> =
             (0..n).map(|job| prop::collection::vec(0..job.max(1) as u32, 0..=job.min(4))).collect();
@@ -392,7 +393,7 @@ fn world() -> impl Strategy<Value = World> {
         )
             .prop_map(|(depends, cancel, priority, dice, steps)| {
                 let (place, unit) = placed(&dice);
-                World { depends, cancel, priority, place, unit, steps }
+                Fixture { depends, cancel, priority, place, unit, steps }
             })
     })
 }
@@ -401,23 +402,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_reports_and_decisions_keep_the_invariants(mut world in world()) {
-        let n = world.depends.len();
+    fn random_reports_and_decisions_keep_the_invariants(mut fixture in fixture()) {
+        let n = fixture.depends.len();
         let table = JobTable {
             ids: (0..n as i64).map(|i| JobId(FIRST_ID + i)).collect(),
             status: vec![S::Uninitialized; n],
             attempt: vec![Attempt::FIRST; n],
-            priority: world.priority.clone(),
-            cancel_on_blocking_job_failure: world.cancel.clone(),
+            priority: fixture.priority.clone(),
+            cancel_on_blocking_job_failure: fixture.cancel.clone(),
             class: vec![0; n],
             requirements: vec![Resources::DEFAULT],
-            place: world.place.clone(),
+            place: fixture.place.clone(),
             places: places(),
-            units: units(&world, &vec![(WorkUnitStatus::Waiting, None); 3]),
-            edges: edges(&world.depends),
+            units: units(&fixture, &vec![(WorkUnitStatus::Waiting, None); 3]),
+            edges: edges(&fixture.depends),
             ..JobTable::default()
         };
-        let mut rows = Rows {
+        let mut rows = DatabaseRows {
             ids: table.ids.clone(),
             status: table.status.clone(),
             attempt: vec![1; n],
@@ -434,9 +435,9 @@ proptest! {
         let mut changes = Vec::new();
         state.on_initialize(&mut changes);
         rows.apply(&changes);
-        check(&state, &rows, &world.depends, &world.cancel);
+        check(&state, &rows, &fixture.depends, &fixture.cancel);
 
-        for (what, which, how) in std::mem::take(&mut world.steps) {
+        for (what, which, how) in std::mem::take(&mut fixture.steps) {
             changes.clear();
             let job = u32::from(which) % rows.ids.len() as u32;
             let key = state.attempt_key(job);
@@ -458,8 +459,8 @@ proptest! {
                 3..=5 => {
                     let used = state.used_attempts(job);
                     let then = |failed: FailedAttemptContext<'_>| decision(failed, how, now).into();
-                    let verdict = state.on_attempt_ended_with(WORKER, &ended(key, how), then, &mut changes);
-                    prop_assert_eq!(verdict.is_ok(), active, "only held jobs can end");
+                    let kind = state.on_attempt_ended_with(WORKER, &ended(key, how), then, &mut changes);
+                    prop_assert_eq!(kind.is_ok(), active, "only held jobs can end");
                     let interrupted = how % 6 == 5;
                     let counts = active && state.status(job) == S::Ready && !interrupted;
                     prop_assert_eq!(state.used_attempts(job), used + u32::from(counts));
@@ -483,7 +484,7 @@ proptest! {
                 // Mostly by running jobs; but a caller that has ended, with a late report, is allowed too.
                 7 => {
                     if rows.ids.len() < 60 {
-                        changes = add_jobs(&mut state, &mut rows, &mut world, job, how);
+                        changes = add_jobs(&mut state, &mut rows, &mut fixture, job, how);
                     }
                 }
                 8 => {
@@ -494,9 +495,9 @@ proptest! {
                 // Commands of users and agents, some of them too late.
                 9 | 10 => {
                     let chosen = orders(&rows, how, which);
-                    let table = as_read(&rows, &world);
-                    let held = HeldDependents::new(&table.edges, &table.status).unwrap();
-                    let is_held = chosen.iter().any(|(job, verdict)| held.blocking_job(*job, *verdict).is_some());
+                    let table = as_read(&rows, &fixture);
+                    let held = BlockingDependents::new(&table.edges, &table.status).unwrap();
+                    let is_held = chosen.iter().any(|(job, kind)| held.blocking_job(*job, *kind).is_some());
                     match plan_commands(WorkflowId(1), RunId(1), &table, &chosen, &rows.done()) {
                         Ok(planned) => {
                             prop_assert!(!is_held);
@@ -527,15 +528,15 @@ proptest! {
                 }
                 _ => {
                     if active {
-                        let fate = match (state.status(job), how % 4) {
+                        let orphan_decision = match (state.status(job), how % 4) {
                             (S::Pending, 0) => OrphanDecision::NeverStarted,
                             (_, 1) => OrphanDecision::RunIsolated(CrashEvidence::Observed),
                             (_, 2) => OrphanDecision::GiveUp,
                             _ => OrphanDecision::RunAgain(None),
                         };
-                        state.on_orphaned(job, WORKER, fate, OrphanedAttempt::default(), Timestamp(2), &mut changes);
+                        state.on_orphaned(job, WORKER, orphan_decision, OrphanedAttempt::default(), Timestamp(2), &mut changes);
                         worker_usage.remove(job);
-                        let expected = if fate == OrphanDecision::GiveUp { S::Failed } else { S::Ready };
+                        let expected = if orphan_decision == OrphanDecision::GiveUp { S::Failed } else { S::Ready };
                         prop_assert_eq!(state.status(job), expected);
                     }
                 }
@@ -543,7 +544,7 @@ proptest! {
             rows.apply(&changes);
             if matches!(what % 13, 9..=12) {
                 // The state cannot go backwards: it is rebuilt from the rows.
-                state = rebuilt(&rows, &world);
+                state = rebuilt(&rows, &fixture);
                 for job in state.held_jobs().collect::<Vec<_>>() {
                     state.set_job_site(job, Some(SITE));
                 }
@@ -552,10 +553,10 @@ proptest! {
                 rows.apply(&changes);
                 state.release_due(Timestamp(now));
             }
-            check(&state, &rows, &world.depends, &world.cancel);
-            check_units(&rows, &world);
+            check(&state, &rows, &fixture.depends, &fixture.cancel);
+            check_units(&rows, &fixture);
             // A crash at this moment loses nothing: the next process has nothing new to decide.
-            let mut again = rebuilt(&rows, &world);
+            let mut again = rebuilt(&rows, &fixture);
             let mut late = Vec::new();
             again.on_initialize(&mut late);
             again.reconcile_units(&mut late);
@@ -590,8 +591,8 @@ proptest! {
                 worker_usage.remove(job);
             }
             rows.apply(&changes);
-            check(&state, &rows, &world.depends, &world.cancel);
-            check_units(&rows, &world);
+            check(&state, &rows, &fixture.depends, &fixture.cancel);
+            check_units(&rows, &fixture);
             rounds += 1;
             prop_assert!(rounds < 1000);
         }
@@ -634,14 +635,14 @@ fn cancel_stops_held_jobs_and_keeps_other_states() {
         cause: AttemptEndCause::Stopped(StopReason::Canceled),
         ..ended(state.attempt_key(0), 5)
     };
-    let verdict = state.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
+    let kind = state.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
     let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
     let inherited = vec![NextAttempt::default(); 4];
     let (attempt, ignored) = (vec![1; 4], vec![None; 4]);
     let (results, units) = (Vec::new(), Vec::new());
-    let mut rows = Rows { ids, status: before, attempt, inherited, results, ignored, units };
+    let mut rows = DatabaseRows { ids, status: before, attempt, inherited, results, ignored, units };
     rows.apply(&changes);
-    assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
+    assert_eq!((kind.attempt_status, kind.job_status), (S::Canceled, S::Canceled));
     assert_eq!(rows.status, [S::Canceled, S::Canceled, S::Ready, S::Canceled]);
     assert_eq!((0..4).map(|j| state.status(j)).collect::<Vec<_>>(), rows.status);
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, WorkflowChange};
+use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::dispatch::WorkerUsage;
-use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::failure_handlers::{CompiledHandler, RetryBudgetUsage, RetryContext, decide_retry};
 use windlass_core::workflow_state::{
-    DiagnosedRetryDecision, FailureDiagnosis, FailureDisposition, JobTable, NextAttempt, OrphanDecision,
-    OrphanedAttempt, RetryDecision, RetryPlan, StatedAttemptEnd, WorkflowState,
+    ClientAttemptEnd, DiagnosedRetryDecision, FailureDiagnosis, FailureDisposition, JobTable, NextAttempt,
+    OrphanDecision, OrphanedAttempt, RetryDecision, RetryPlan, WorkflowState,
 };
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule};
 use windlass_types::worker_messages::{
@@ -39,13 +39,13 @@ fn table(jobs: usize) -> JobTable {
 }
 
 /// A workflow state and a worker of 8 CPUs and 8 GiB.
-struct Site {
+struct StateFixture {
     state: WorkflowState,
     worker_usage: WorkerUsage,
     changes: Vec<WorkflowChange>,
 }
 
-impl Site {
+impl StateFixture {
     fn new(table: JobTable) -> Self {
         let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
         let mut changes = Vec::new();
@@ -100,8 +100,8 @@ impl Site {
     }
 }
 
-fn again(retrial: RetryPlan) -> RetryDecision {
-    RetryDecision::Retry(Box::new(retrial))
+fn again(retry_plan: RetryPlan) -> RetryDecision {
+    RetryDecision::Retry(Box::new(retry_plan))
 }
 
 fn in_seconds(seconds: i64) -> RetryDecision {
@@ -123,7 +123,7 @@ fn script(failed: u32) -> RecoveryScript {
 
 #[test]
 fn delayed_job_is_ready_but_not_claimed() {
-    let mut site = Site::new(table(3));
+    let mut site = StateFixture::new(table(3));
     assert_eq!(site.claim(), [0, 1, 2]);
     let (result, inherited) = site.fails(0, in_seconds(40));
     assert_eq!((result.status, result.reason.as_deref()), (S::Failed, Some("later")));
@@ -133,7 +133,7 @@ fn delayed_job_is_ready_but_not_claimed() {
     assert_eq!(site.state.attempt_key(0).attempt, Attempt(2));
     assert!(!site.state.has_ready() && site.claim().is_empty());
 
-    let due = |site: &Site| site.state.next_due().map(|at| at.0 / SECOND);
+    let due = |site: &StateFixture| site.state.next_due().map(|at| at.0 / SECOND);
     assert_eq!((due(&site), site.state.delayed_count()), (Some(20), 2));
     assert_eq!(site.state.release_due(Timestamp(20 * SECOND - 1)), 0);
     assert_eq!(site.state.release_due(Timestamp(20 * SECOND)), 1);
@@ -157,7 +157,7 @@ fn delayed_job_is_ready_but_not_claimed() {
 
 #[test]
 fn clock_set_back_does_not_prolong_delays() {
-    let mut site = Site::new(table(1));
+    let mut site = StateFixture::new(table(1));
     site.claim();
     site.state.release_due(Timestamp(1000 * SECOND));
     site.fails(0, in_seconds(1010));
@@ -181,7 +181,7 @@ fn rebuilt_state_keeps_delays() {
     let mut rows = table(2);
     rows.attempt[1] = Attempt(4);
     rows.inherited = vec![(1, inherited.clone())];
-    let mut site = Site::new(rows);
+    let mut site = StateFixture::new(rows);
     assert_eq!(site.claim(), [0]);
     assert_eq!((site.state.next_due(), site.state.used_attempts(1)), (inherited.not_before, 2));
     site.state.release_due(Timestamp(30 * SECOND));
@@ -197,7 +197,7 @@ fn delay_is_not_extended_by_clock_changes_after_restart() {
     let waits = |at| NextAttempt { not_before: Some(Timestamp(at)), delay, ..NextAttempt::default() };
     let mut rows = table(3);
     rows.inherited = vec![(0, waits(day + 5 * SECOND)), (1, waits(2 * SECOND))];
-    let mut site = Site::new(rows);
+    let mut site = StateFixture::new(rows);
     site.state.isolate_job(0);
     assert_eq!(site.state.release_due(Timestamp(SECOND)), 0);
     assert_eq!(site.state.next_due(), Some(Timestamp(2 * SECOND)), "the remaining delay is not extended");
@@ -210,7 +210,7 @@ fn delay_is_not_extended_by_clock_changes_after_restart() {
 fn delay_of_a_held_job_has_passed() {
     let inherited =
         NextAttempt { not_before: Some(Timestamp(30 * SECOND)), excused: 1, ..NextAttempt::default() };
-    let mut site = Site::new(JobTable {
+    let mut site = StateFixture::new(JobTable {
         status: vec![S::Running, S::Pending],
         attempt: vec![Attempt(3); 2],
         inherited: vec![(0, inherited.clone()), (1, inherited)],
@@ -241,7 +241,7 @@ fn delay_of_a_held_job_has_passed() {
 
 #[test]
 fn lost_attempts_are_not_counted_and_keep_the_script() {
-    let mut site = Site::new(table(1));
+    let mut site = StateFixture::new(table(1));
     site.claim();
     let owes = RetryPlan { recovery: Some(script(1)), message: "again".into(), ..RetryPlan::default() };
     site.fails(0, again(owes));
@@ -285,7 +285,7 @@ fn lost_attempts_are_not_counted_and_keep_the_script() {
 
 #[test]
 fn retry_increases_resources_of_one_job() {
-    let mut site = Site::new(table(2));
+    let mut site = StateFixture::new(table(2));
     site.claim();
     let more = Resources { memory: Bytes(5 * GIB), ..*site.state.resources(0) };
     let (_, inherited) = site.fails(0, again(RetryPlan { resources: Some(more), ..RetryPlan::default() }));
@@ -303,7 +303,7 @@ fn unhandled_failure_may_wait_for_a_decision() {
     let mut edges = DependencyEdgesBuilder::default();
     edges.add_dependencies(1, &[0]);
     let mut site =
-        Site::new(JobTable { status: vec![S::Ready, S::Blocked], edges: edges.finish(), ..table(2) });
+        StateFixture::new(JobTable { status: vec![S::Ready, S::Blocked], edges: edges.finish(), ..table(2) });
     site.claim();
     let (result, inherited) =
         site.fails(0, RetryDecision::AskOperator(Some("no rule of handler net matches".into())));
@@ -316,7 +316,7 @@ fn unhandled_failure_may_wait_for_a_decision() {
 
 #[test]
 fn delayed_job_can_be_dropped_canceled_or_isolated() {
-    let mut site = Site::new(table(4));
+    let mut site = StateFixture::new(table(4));
     site.claim();
     for job in 0..4 {
         site.fails(job, in_seconds(10 + i64::from(job)));
@@ -334,7 +334,7 @@ fn delayed_job_can_be_dropped_canceled_or_isolated() {
 
 #[test]
 fn halted_workflow_starts_no_jobs() {
-    let mut site = Site::new(table(9));
+    let mut site = StateFixture::new(table(9));
     let held = site.claim();
     assert_eq!(held.len(), 8);
     site.fails(0, in_seconds(5));
@@ -357,22 +357,22 @@ fn halted_workflow_starts_no_jobs() {
 
 #[test]
 fn canceled_workflow_does_not_retry() {
-    let mut site = Site::new(table(1));
+    let mut site = StateFixture::new(table(1));
     site.claim();
     site.state.on_cancel();
     let ended = site.ended(0, ProcessExit::Code(1), AttemptEndCause::Itself);
-    let verdict = site
+    let ended_attempt = site
         .state
         .on_attempt_ended_with(WORKER, &ended, |_| panic!("no handler retries"), &mut site.changes)
         .unwrap();
-    assert_eq!(verdict.job_status, S::Failed);
+    assert_eq!(ended_attempt.job_status, S::Failed);
 }
 
 #[test]
 fn client_retry_counts_as_an_attempt() {
-    let mut site = Site::new(table(1));
+    let mut site = StateFixture::new(table(1));
     site.claim();
-    let stated = StatedAttemptEnd {
+    let stated = ClientAttemptEnd {
         worker: WORKER,
         status: S::Failed,
         return_code: 3,
@@ -400,7 +400,7 @@ fn failure_leads_to_the_next_attempt() {
     };
     let handler =
         CompiledHandler::compile(&FailureHandler { name: "oom".into(), rules: vec![rule] }).unwrap();
-    let mut site = Site::new(table(1));
+    let mut site = StateFixture::new(table(1));
     let now = Timestamp(100 * SECOND);
     let mut attempts = 0;
     while site.claim() == [0] {
@@ -446,7 +446,7 @@ fn failure_leads_to_the_next_attempt() {
 #[test]
 fn attempt_end_records_diagnosis_and_retry_decision() {
     let diagnosis = FailureDiagnosis::for_orphan();
-    let mut site = Site::new(table(1));
+    let mut site = StateFixture::new(table(1));
     let mut told = Vec::new();
     for retry_decision in [again(RetryPlan::default()), RetryDecision::AskOperator(Some("no rule".into()))] {
         site.claim();
@@ -472,7 +472,7 @@ fn attempt_end_records_diagnosis_and_retry_decision() {
         ]
     );
 
-    let mut site = Site::new(table(2));
+    let mut site = StateFixture::new(table(2));
     site.claim();
     let well = site.ended(0, ProcessExit::Code(0), AttemptEndCause::Itself);
     site.state.on_attempt_ended_with(WORKER, &well, |_| panic!("nothing failed"), &mut site.changes).unwrap();
@@ -495,9 +495,9 @@ fn attempt_end_records_diagnosis_and_retry_decision() {
 /// Clients that run jobs themselves report only how they ended.
 #[test]
 fn client_reported_failure_has_a_class() {
-    let mut site = Site::new(table(3));
+    let mut site = StateFixture::new(table(3));
     site.claim();
-    let stated = StatedAttemptEnd {
+    let stated = ClientAttemptEnd {
         worker: WORKER,
         status: S::Failed,
         return_code: 137,
@@ -509,13 +509,13 @@ fn client_reported_failure_has_a_class() {
         run_again: false,
     };
     let cases = [
-        (StatedAttemptEnd { status: S::Completed, return_code: 0, ..stated.clone() }, None),
+        (ClientAttemptEnd { status: S::Completed, return_code: 0, ..stated.clone() }, None),
         (
-            StatedAttemptEnd { status: S::Terminated, return_code: 152, ..stated.clone() },
+            ClientAttemptEnd { status: S::Terminated, return_code: 152, ..stated.clone() },
             Some((FailureClass::Timeout, FailureDisposition::Final)),
         ),
         (
-            StatedAttemptEnd { return_code: 127, run_again: true, ..stated },
+            ClientAttemptEnd { return_code: 127, run_again: true, ..stated },
             Some((FailureClass::Permanent, FailureDisposition::Retry)),
         ),
     ];

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use windlass_core::change::{WorkUnitChange, WorkflowChange};
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_core::dispatch::{ClaimLimits, LocationConstraint, WorkerSelector, WorkerUsage};
-use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_core::workflow_state::{
     FailedAttemptContext, JobTable, OrphanDecision, OrphanedAttempt, RetryDecision, WorkUnitRow,
     WorkflowState,
@@ -106,7 +106,7 @@ fn ended(key: AttemptKey, exit: ProcessExit) -> AttemptEndReport {
 }
 
 /// The observed state: held jobs, and the rows of units.
-struct World {
+struct Fixture {
     state: WorkflowState,
     workers: Vec<(WorkerId, WorkerUsage)>,
     /// The worker of each held job, by number.
@@ -115,9 +115,9 @@ struct World {
     max_units: u32,
 }
 
-impl World {
+impl Fixture {
     fn new(units: u32, max_units: u32) -> Self {
-        let mut world = Self {
+        let mut fixture = Self {
             state: state(table(units), Some(max_units)),
             workers: (0..SITES.len()).map(worker).collect(),
             held: BTreeMap::new(),
@@ -125,9 +125,9 @@ impl World {
             max_units,
         };
         let mut changes = Vec::new();
-        world.state.on_initialize(&mut changes);
-        world.note(&changes);
-        world
+        fixture.state.on_initialize(&mut changes);
+        fixture.note(&changes);
+        fixture
     }
 
     fn note(&mut self, changes: &[WorkflowChange]) {
@@ -176,14 +176,14 @@ impl World {
         self.note(&changes);
     }
 
-    fn lose(&mut self, job: u32, fate: OrphanDecision) {
+    fn lose(&mut self, job: u32, orphan_decision: OrphanDecision) {
         let Some(number) = self.held.remove(&job) else { return };
         let mut changes = Vec::new();
         self.workers[number].1.remove(job);
         self.state.on_orphaned(
             job,
             self.workers[number].0,
-            fate,
+            orphan_decision,
             OrphanedAttempt::default(),
             Timestamp(1),
             &mut changes,
@@ -246,67 +246,67 @@ proptest! {
         (units, max_units) in (1u32..7, 1u32..4),
         steps in prop::collection::vec((0u8..12, any::<u8>(), any::<u16>()), 1..200),
     ) {
-        let mut world = World::new(units, max_units);
-        world.check();
+        let mut fixture = Fixture::new(units, max_units);
+        fixture.check();
         for (what, how, which) in steps {
             let chosen = |held: &BTreeMap<u32, usize>| {
                 held.keys().nth(usize::from(which) % held.len().max(1)).copied().unwrap_or(0)
             };
-            let job = chosen(&world.held);
+            let job = chosen(&fixture.held);
             match what {
-                0..=4 => _ = world.claim(usize::from(how) % SITES.len(), 1 + usize::from(which % 5), usize::from(how % 2)),
-                5..=8 => world.end(job, ProcessExit::Code(0), false),
-                9 => world.end(job, ProcessExit::Code(1), how % 4 > 0),
+                0..=4 => _ = fixture.claim(usize::from(how) % SITES.len(), 1 + usize::from(which % 5), usize::from(how % 2)),
+                5..=8 => fixture.end(job, ProcessExit::Code(0), false),
+                9 => fixture.end(job, ProcessExit::Code(1), how % 4 > 0),
                 10 => {
-                    let pending = world.state.status(job) == S::Pending;
-                    let fate = if pending && how % 2 == 0 { OrphanDecision::NeverStarted } else { OrphanDecision::RunAgain(None) };
-                    world.lose(job, fate);
+                    let pending = fixture.state.status(job) == S::Pending;
+                    let orphan_decision = if pending && how % 2 == 0 { OrphanDecision::NeverStarted } else { OrphanDecision::RunAgain(None) };
+                    fixture.lose(job, orphan_decision);
                 }
-                _ => world.remake(),
+                _ => fixture.remake(),
             }
-            world.check();
+            fixture.check();
         }
         // The rest can always be completed.
         let mut rounds = 0;
-        while !world.state.is_finished() {
+        while !fixture.state.is_finished() {
             for number in 0..SITES.len() {
-                world.claim(number, usize::MAX, 1);
-                world.check();
+                fixture.claim(number, usize::MAX, 1);
+                fixture.check();
             }
-            prop_assert!(!world.held.is_empty(), "no job is held, and none can be claimed");
-            for job in world.held.keys().copied().collect::<Vec<_>>() {
-                world.end(job, ProcessExit::Code(0), false);
-                world.check();
+            prop_assert!(!fixture.held.is_empty(), "no job is held, and none can be claimed");
+            for job in fixture.held.keys().copied().collect::<Vec<_>>() {
+                fixture.end(job, ProcessExit::Code(0), false);
+                fixture.check();
             }
             rounds += 1;
             prop_assert!(rounds < 1000);
         }
-        prop_assert!(world.units.iter().all(|(status, _)| status.is_over()));
+        prop_assert!(fixture.units.iter().all(|(status, _)| status.is_over()));
     }
 }
 
 #[test]
 fn active_units_are_finished_before_new_ones_start() {
-    let mut world = World::new(4, 2);
-    assert_eq!(world.claim(0, 9, 0), 2, "two landings, and no third");
-    assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [0, JOBS], "the lower numbers first");
-    assert_eq!(world.units[0].0, WorkUnitStatus::Active);
-    assert!(world.state.is_held_by_limit(2 * JOBS));
-    world.end(0, ProcessExit::Code(0), false);
-    world.end(JOBS, ProcessExit::Code(1), true);
-    assert_eq!(world.units[1], (WorkUnitStatus::Waiting, None), "its landing is to be retried");
-    assert_eq!(world.claim(0, 2, 0), 2);
-    assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [1, 2], "no landing before these");
+    let mut fixture = Fixture::new(4, 2);
+    assert_eq!(fixture.claim(0, 9, 0), 2, "two landings, and no third");
+    assert_eq!(fixture.held.keys().copied().collect::<Vec<_>>(), [0, JOBS], "the lower numbers first");
+    assert_eq!(fixture.units[0].0, WorkUnitStatus::Active);
+    assert!(fixture.state.is_held_by_limit(2 * JOBS));
+    fixture.end(0, ProcessExit::Code(0), false);
+    fixture.end(JOBS, ProcessExit::Code(1), true);
+    assert_eq!(fixture.units[1], (WorkUnitStatus::Waiting, None), "its landing is to be retried");
+    assert_eq!(fixture.claim(0, 2, 0), 2);
+    assert_eq!(fixture.held.keys().copied().collect::<Vec<_>>(), [1, 2], "no landing before these");
 }
 
 #[test]
 fn reset_landing_clears_the_site_of_its_unit() {
-    let mut world = World::new(1, 1);
-    world.claim(2, 1, 0);
-    world.end(0, ProcessExit::Code(0), false);
-    assert_eq!(world.units[0], (WorkUnitStatus::Active, Some("west".into())));
-    let again = world.state.plan_rerun(&[0], false, true, &HashMap::default()).unwrap();
-    let opened = world.state.unit_changes_after(&again.changes);
+    let mut fixture = Fixture::new(1, 1);
+    fixture.claim(2, 1, 0);
+    fixture.end(0, ProcessExit::Code(0), false);
+    assert_eq!(fixture.units[0], (WorkUnitStatus::Active, Some("west".into())));
+    let again = fixture.state.plan_rerun(&[0], false, true, &HashMap::default()).unwrap();
+    let opened = fixture.state.unit_changes_after(&again.changes);
     let expected =
         WorkUnitChange { number: 0, from: WorkUnitStatus::Active, to: WorkUnitStatus::Waiting, site: None };
     assert_eq!(opened, [WorkflowChange::Unit(expected)]);
@@ -314,9 +314,9 @@ fn reset_landing_clears_the_site_of_its_unit() {
 
 #[test]
 fn worker_without_site_gets_no_site_jobs() {
-    let mut world = World::new(2, 2);
+    let mut fixture = Fixture::new(2, 2);
     let nowhere = WorkerSelector::default().at_site(None);
     let mut changes = Vec::new();
-    assert!(world.state.claim_oldest(WorkerId(9), &nowhere, 9, &mut changes).is_empty());
+    assert!(fixture.state.claim_oldest(WorkerId(9), &nowhere, 9, &mut changes).is_empty());
     assert!(changes.is_empty());
 }

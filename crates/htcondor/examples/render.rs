@@ -29,7 +29,7 @@ fn main() -> std::io::Result<()> {
     let start = Instant::now();
     render(directory, units, nodes).map_err(Error::other)?;
     let seconds = start.elapsed().as_secs_f64();
-    let written = Written::below(directory)?;
+    let written = RenderedFiles::below(directory)?;
     let line = serde_json::json!({
         "seconds": seconds,
         "files": written.files,
@@ -73,13 +73,13 @@ fn render(
 }
 
 #[derive(Default)]
-struct Written {
+struct RenderedFiles {
     files: u64,
     directories: u64,
     bytes: u64,
 }
 
-impl Written {
+impl RenderedFiles {
     fn below(directory: &Path) -> std::io::Result<Self> {
         let mut all = Self::default();
         let mut open = vec![directory.to_owned()];

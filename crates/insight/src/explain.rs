@@ -5,8 +5,8 @@ use crate::{allocation_planning, log_tail, logs};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use windlass_core::dependency_graph::DependencyCycle;
 use windlass_core::dispatch::LocationConstraint;
-use windlass_core::graph::DependencyCycle;
 use windlass_core::job_explanation::{
     self, AttemptSummary, ExplanationEvidence, JobAllocations, JobExplanation, JobGraphView, JobLogTail,
     JobSituation, LimitUsage, WorkUnitLimitUsage, WorkerAvailability, WorkflowSituation,
@@ -117,19 +117,19 @@ pub fn explain_job(
             },
         },
     };
-    let mut verdict = job_explanation::explain_job(&situation).map_err(ExplainError::Cycle)?;
+    let mut explanation = job_explanation::explain_job(&situation).map_err(ExplainError::Cycle)?;
     let script = newest.as_ref().and_then(|row| Some((row.key.attempt_id, row.recovered.as_ref()?)));
     if let Some((attempt, how)) = script.filter(|(_, how)| !how.succeeded()) {
         let text = format!("the recovery script before attempt {attempt} {how}");
-        verdict.evidence.push(ExplanationEvidence::Fact { text });
+        explanation.evidence.push(ExplanationEvidence::Fact { text });
     }
-    Ok(verdict)
+    Ok(explanation)
 }
 
 /// Returns when a job that waits for its retry may be claimed; the wait is at most the configured one.
 fn earliest_retry(table: &JobTable, job: u32, now: Timestamp) -> Option<Timestamp> {
     let (_, inherited) = table.inherited.iter().find(|(other, _)| *other == job)?;
-    let latest = now.after(inherited.delay.unwrap_or(Duration::MAX));
+    let latest = now.plus(inherited.delay.unwrap_or(Duration::MAX));
     Some(inherited.not_before?.min(latest))
 }
 

@@ -16,7 +16,7 @@ use windlass_types::{JobId, JobStatus, Resources, SystemClock, WorkflowId};
 
 /// The process that runs a workflow checks for pending commands once a second, or when it is signaled; a disk
 /// may be slow.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum FailureCommandError {
     Rejected(String),
     #[error(
         "workflow {workflow} is run by {who}, which did not answer within {} s; nothing was changed",
-        PATIENCE.as_secs()
+        WAIT_TIMEOUT.as_secs()
     )]
     Unanswered { workflow: WorkflowId, who: String },
 }
@@ -120,14 +120,7 @@ impl CapacityCheckedCommands {
             let words = exceeds_workers_reason(&order.changes, &asked, &eligible.workers)?;
             let (status, attempt) = (Some(job.status), Some(job.attempt_id));
             let answer = FailureCommandStatus::Refused;
-            Some(FailureCommandOutcome {
-                job: order.job,
-                verdict: order.verdict,
-                answer,
-                words,
-                status,
-                attempt,
-            })
+            Some(FailureCommandOutcome { job: order.job, kind: order.kind, answer, words, status, attempt })
         };
         let refused: Vec<Option<FailureCommandOutcome>> = orders.orders.iter().map(refusal).collect();
         let kept = std::iter::zip(orders.orders, &refused).filter(|(_, refused)| refused.is_none());
@@ -138,9 +131,9 @@ impl CapacityCheckedCommands {
     /// Applies the remaining commands and merges the results.
     pub fn perform<E>(
         self,
-        carry_out: impl FnOnce(FailureCommandBatch) -> Result<Vec<FailureCommandOutcome>, E>,
+        apply_batch: impl FnOnce(FailureCommandBatch) -> Result<Vec<FailureCommandOutcome>, E>,
     ) -> Result<Vec<FailureCommandOutcome>, E> {
-        let kept = if self.accepted.orders.is_empty() { Vec::new() } else { carry_out(self.accepted)? };
+        let kept = if self.accepted.orders.is_empty() { Vec::new() } else { apply_batch(self.accepted)? };
         let mut kept = kept.into_iter();
         Ok(self.rejected.into_iter().filter_map(|refused| refused.or_else(|| kept.next())).collect())
     }
@@ -155,18 +148,18 @@ fn submit_pending_command(
     holder: Option<&LockHolder>,
     wake_holder: &dyn Fn(&LockHolder),
 ) -> Result<Option<Vec<FailureCommandOutcome>>, FailureCommandError> {
-    let wish = store.add_pending_command(workflow, wanted, SystemClock.now())?;
+    let pending_command = store.add_pending_command(workflow, wanted, SystemClock.now())?;
     if let Some(holder) = holder {
         wake_holder(holder);
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
-        if let Some(answer) = store.pending_command_result(wish)? {
+        if let Some(answer) = store.pending_command_result(pending_command)? {
             return answer.map(Some).map_err(FailureCommandError::Rejected);
         }
         let is_gone = store.lock_holder(workflow)?.is_none();
         if (is_gone || Instant::now() > deadline)
-            && store.withdraw_pending_command(wish, SystemClock.now())?
+            && store.withdraw_pending_command(pending_command, SystemClock.now())?
         {
             let who = holder.map_or_else(|| "another process".to_owned(), ToString::to_string);
             return if is_gone { Ok(None) } else { Err(FailureCommandError::Unanswered { workflow, who }) };
@@ -193,8 +186,7 @@ pub fn jobs_barred_to_agents(
         let done = DecisionFilter { state: Some(DecisionState::Done), ..DecisionFilter::default() };
         let decided = store.decisions(row.id, &done)?.into_iter();
         // In the order of creation.
-        let last: BTreeMap<JobId, FailureCommandKind> =
-            decided.map(|row| (row.job_id, row.verdict)).collect();
+        let last: BTreeMap<JobId, FailureCommandKind> = decided.map(|row| (row.job_id, row.kind)).collect();
         if !last.is_empty() {
             let ids = last.keys().copied().collect();
             look(&JobFilter { ids, ..JobFilter::default() }, &|job| last.get(&job.id).copied())?;

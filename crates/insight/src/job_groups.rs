@@ -49,7 +49,7 @@ impl JobGroupUsage {
 
 /// Evaluates each group by the usage of its jobs.
 pub fn size_groups(classes: Vec<JobGroupUsage>, rules: &SizingRules) -> Vec<(JobGroupUsage, GroupSizing)> {
-    let judge = |class: JobGroupUsage| {
+    let size_one_group = |class: JobGroupUsage| {
         let sizing = sizing::size_group(
             &sizing::SizingGroup {
                 name: &class.name,
@@ -61,7 +61,7 @@ pub fn size_groups(classes: Vec<JobGroupUsage>, rules: &SizingRules) -> Vec<(Job
         );
         (class, sizing)
     };
-    classes.into_iter().map(judge).collect()
+    classes.into_iter().map(size_one_group).collect()
 }
 
 /// The same grouped by requirements, as named in the spec.

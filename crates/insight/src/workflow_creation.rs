@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_spec::{ResolvedFile, ResolvedJob, ResolvedJobGroup, ResolvedUserData, ResolvedWorkflow};
 use windlass_store::model::{
     CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewJobGroup, NewRequirements,
@@ -15,7 +15,7 @@ use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
 
 /// Settings that are not in the spec.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkflowOrigin<'a> {
+pub struct WorkflowCreationOptions<'a> {
     /// Owner, if the spec does not name one.
     pub user: &'a str,
     /// Directories of the jobs and of their output. Absolute.
@@ -30,7 +30,7 @@ pub struct WorkflowOrigin<'a> {
 pub fn create_workflow(
     store: &dyn Store,
     workflow: &ResolvedWorkflow<'_>,
-    origin: WorkflowOrigin<'_>,
+    origin: WorkflowCreationOptions<'_>,
     reused: Option<&ReusedJobs>,
     now: Timestamp,
 ) -> Result<WorkflowId, StoreError> {

@@ -2,7 +2,7 @@
 
 use crate::agent_session::{AgentSession, SpecText, ToolError};
 use serde_json::{Value, json};
-use windlass_insight::workflow_creation::{self, WorkflowOrigin};
+use windlass_insight::workflow_creation::{self, WorkflowCreationOptions};
 use windlass_spec::{NoAttachments, SpecSource};
 use windlass_store::Store;
 use windlass_types::digest_bytes;
@@ -28,7 +28,7 @@ pub fn create_workflow(
     let source = SpecSource::new("spec", spec.0.as_bytes());
     let workflow = windlass_spec::load_spec(source, &NoAttachments)
         .map_err(|found| ToolError::new(format!("the spec has {} errors", found.count())))?;
-    let origin = WorkflowOrigin {
+    let origin = WorkflowCreationOptions {
         user,
         submission_dir: if directory.is_empty() { "/" } else { directory },
         output_dir: &format!("{directory}/{OUTPUT_FOLDER}"),

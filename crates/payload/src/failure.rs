@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use windlass_types::FailureClass;
-use windlass_types::payload::NodeFailure;
+use windlass_types::payload::ProcessingFailure;
 
 /// A failure of a payload job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl PayloadFailure {
         exit_codes::process_code(self.code, self.class)
     }
 
-    pub fn to_report(&self) -> NodeFailure {
-        NodeFailure {
+    pub fn to_report(&self) -> ProcessingFailure {
+        ProcessingFailure {
             step: self.step.clone(),
             exit_code: self.code,
             signal: self.signal,

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 use windlass_types::FailureClass;
-use windlass_types::payload::{ManifestInput, NodeReport};
+use windlass_types::payload::{ManifestInput, ProcessingReport};
 
 /// Checks the site, and removes the reports of an earlier try of the unit: where a landing runs, the whole unit
 /// starts again, perhaps at another site, and old reports must not be read as new ones.
@@ -58,12 +58,12 @@ fn try_write(storage: &Path, probe: &Path) -> io::Result<()> {
 /// The last line of a log has room for a few names only; the complete list goes into a file. If it cannot be
 /// written, the failure is the same, and an operator reads the names.
 fn write_missing_inputs(place: &UnitWorkspace, failure: &PayloadFailure) {
-    let report = NodeReport {
+    let report = ProcessingReport {
         unit: place.manifest.unit.clone(),
         site: place.site.clone(),
         failure: Some(failure.to_report()),
         bad_inputs: failure.bad_inputs.clone(),
-        ..NodeReport::default()
+        ..ProcessingReport::default()
     };
     write_json(&place.landing_path(), &report).unwrap_or_default();
 }

@@ -9,14 +9,14 @@
 //! success is renamed last; a job that runs again overwrites its earlier output with identical bytes.
 
 pub mod cleanup;
-pub mod events;
+pub mod event_files;
 pub mod exit_codes;
 mod failure;
 pub mod files;
 pub mod landing;
 pub mod merge;
 pub mod metrics;
-pub mod node_run;
+pub mod processing_job;
 pub mod report;
 pub mod simulate;
 mod step_process;

@@ -3,7 +3,7 @@
 //! All inputs are compared with the reports of the nodes: size, checksum, events. `merge_output.json` is written
 //! last, so all files that it names exist.
 
-use crate::events::EventCounter;
+use crate::event_files::EventCounter;
 use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::files::{self, DraftFile, FileChecksum, read_chunks, write_json};
@@ -18,7 +18,7 @@ use std::process::Stdio;
 use windlass_process::shell;
 use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventCountSource, MergeCounts, MergeOutput, MergedFile, NodeReport, ProducedFile, WorkUnitOutput,
+    EventCountSource, MergeCounts, MergeOutput, MergedFile, ProcessingReport, ProducedFile, WorkUnitOutput,
 };
 use windlass_types::worker_messages::ProcessExit;
 
@@ -76,7 +76,7 @@ fn write_json_file(path: &Path, value: &impl serde::Serialize) -> Result<(), Pay
 }
 
 /// In the order of the nodes. All must have succeeded.
-fn read_reports(place: &UnitWorkspace) -> Result<Vec<NodeReport>, PayloadFailure> {
+fn read_reports(place: &UnitWorkspace) -> Result<Vec<ProcessingReport>, PayloadFailure> {
     let mut nodes: Vec<u32> = place.manifest.nodes.iter().map(|node| node.index).collect();
     nodes.sort_unstable();
     let mut reports = Vec::with_capacity(nodes.len());
@@ -114,7 +114,7 @@ struct MergeSource<'a> {
 fn collect_sources<'a>(
     place: &UnitWorkspace,
     output: &WorkUnitOutput,
-    reports: &'a [NodeReport],
+    reports: &'a [ProcessingReport],
 ) -> Result<Vec<MergeSource<'a>>, PayloadFailure> {
     let mut sources = Vec::with_capacity(reports.len());
     for report in reports {
@@ -339,7 +339,9 @@ fn binary_source_error(source: &MergeSource<'_>) -> PayloadFailure {
     PayloadFailure::new(exit_codes::CONFIGURATION, message)
 }
 
-fn read_and_count(path: &Path) -> std::io::Result<(FileChecksum, Option<crate::events::EventFileContents>)> {
+fn read_and_count(
+    path: &Path,
+) -> std::io::Result<(FileChecksum, Option<crate::event_files::EventFileContents>)> {
     let (mut sum, mut counter) = (files::FileChecksum::default(), EventCounter::default());
     read_chunks(path, |piece| {
         sum.add(piece);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use windlass_types::payload::{
-    NodeReport, SampleStatistics, StepMetrics, StepSummary, StepTotals, WorkUnitMetrics,
+    ProcessingReport, SampleStatistics, StepMetrics, StepSummary, StepTotals, WorkUnitMetrics,
 };
 
 /// Summaries by the names of the steps, because numbers are ambiguous between counting from 0 and from 1.
@@ -15,7 +15,7 @@ pub struct StepSummaries {
 }
 
 /// The resources that the nodes of a unit used.
-pub fn unit_metrics(request: &str, unit: &str, site: &str, reports: &[NodeReport]) -> WorkUnitMetrics {
+pub fn unit_metrics(request: &str, unit: &str, site: &str, reports: &[ProcessingReport]) -> WorkUnitMetrics {
     let StepSummaries { usual, others } = summarize_steps(reports);
     // The first step reads all inputs, before any filter.
     let first = reports.iter().filter_map(|report| report.steps.first());
@@ -31,7 +31,7 @@ pub fn unit_metrics(request: &str, unit: &str, site: &str, reports: &[NodeReport
     }
 }
 
-pub fn summarize_steps<'a>(reports: impl IntoIterator<Item = &'a NodeReport>) -> StepSummaries {
+pub fn summarize_steps<'a>(reports: impl IntoIterator<Item = &'a ProcessingReport>) -> StepSummaries {
     let mut by_step: BTreeMap<&str, BTreeMap<(u32, u32), Vec<&StepMetrics>>> = BTreeMap::new();
     for metrics in reports.into_iter().flat_map(|report| &report.steps) {
         let way = (metrics.threads, metrics.instances.max(1));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn step_metrics_are_summed_by_name() {
-        let report = |wall: f64, events: u64| NodeReport {
+        let report = |wall: f64, events: u64| ProcessingReport {
             steps: ["GEN", "RECO"]
                 .map(|step| StepMetrics {
                     step: step.to_owned(),
@@ -101,7 +101,7 @@ mod tests {
                     ..StepMetrics::default()
                 })
                 .into(),
-            ..NodeReport::default()
+            ..ProcessingReport::default()
         };
         let StepSummaries { usual: steps, others } =
             summarize_steps(&[report(1.0, 10), report(3.0, 20), report(8.0, 30)]);
@@ -115,7 +115,7 @@ mod tests {
     }
     #[test]
     fn probe_metrics_are_kept_separate() {
-        let report = |threads: u32, instances: u32, wall_sec: f64| NodeReport {
+        let report = |threads: u32, instances: u32, wall_sec: f64| ProcessingReport {
             steps: vec![StepMetrics {
                 step: "RECO".to_owned(),
                 threads,
@@ -123,7 +123,7 @@ mod tests {
                 wall_sec,
                 ..StepMetrics::default()
             }],
-            ..NodeReport::default()
+            ..ProcessingReport::default()
         };
         let found = summarize_steps(&[report(8, 1, 1.0), report(8, 0, 3.0), report(4, 2, 9.0)]);
         let usual = &found.usual["RECO"];

@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use windlass_types::payload::{
-    ManifestInput, MergeOutput, NodeReport, ProcessingNode, StepProfile, WorkUnitManifest, WorkUnitMetrics,
-    check_name,
+    ManifestInput, MergeOutput, ProcessingJob, ProcessingReport, StepProfile, WorkUnitManifest,
+    WorkUnitMetrics, check_name,
 };
 
 /// A work unit at a site.
@@ -126,14 +126,14 @@ impl UnitWorkspace {
         self.results_directory().join("merge_output.json")
     }
 
-    pub fn node(&self, index: u32) -> Result<&ProcessingNode, PayloadFailure> {
+    pub fn node(&self, index: u32) -> Result<&ProcessingJob, PayloadFailure> {
         self.manifest.node(index).ok_or_else(|| {
             let unit = &self.manifest.unit;
             PayloadFailure::new(exit_codes::CONFIGURATION, format!("{unit} has no node {index}"))
         })
     }
 
-    pub fn report(&self, node: u32) -> io::Result<Option<NodeReport>> {
+    pub fn report(&self, node: u32) -> io::Result<Option<ProcessingReport>> {
         read_json(&self.report_path(node))
     }
 

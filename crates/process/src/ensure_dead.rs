@@ -114,7 +114,7 @@ pub fn check_liveness(worker: &RecordedWorker<'_>) -> Result<WorkerLiveness, Ens
 /// Ends the worker and its processes. Returns when none of them lives, or an error if that cannot be achieved.
 pub fn ensure_worker_dead(
     worker: &RecordedWorker<'_>,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<EnsureDeadReport, EnsureDeadError> {
     let here = ProcessLocation {
         host: &machine::hostname(),
@@ -142,7 +142,7 @@ pub fn ensure_worker_dead(
     if is_of_another_database(worker) {
         return check_other_database(worker, pids_are_ours);
     }
-    let give_up = Instant::now() + patience;
+    let give_up = Instant::now() + max_wait;
     let worker_was_alive = pids_are_ours && worker.process.is_alive();
     if worker_was_alive {
         kill_worker(worker.process, give_up)?;
@@ -340,21 +340,21 @@ impl<'a> ProcessSearch<'a> {
 
     fn kill_all(mut self, give_up: Instant) -> Result<EndedProcesses, EnsureDeadError> {
         let mut ended: Vec<u32> = Vec::new();
-        let mut doubtful_looks = 0;
+        let mut uncertain_scans = 0;
         loop {
             let ProcessScan { living, is_certain } = self.scan();
             if living.is_empty() {
                 let enough =
                     if ended.is_empty() { MAX_UNCERTAIN_SCANS } else { MAX_UNCERTAIN_SCANS_AFTER_FIND };
-                doubtful_looks += 1;
-                if is_certain || doubtful_looks >= enough {
+                uncertain_scans += 1;
+                if is_certain || uncertain_scans >= enough {
                     ended.sort_unstable();
                     ended.dedup();
                     return Ok(EndedProcesses { pids: ended, usage: self.usage });
                 }
                 continue;
             }
-            doubtful_looks = 0;
+            uncertain_scans = 0;
             if let Some(own) = living.iter().find(|found| is_self_or_ancestor(found.pid)) {
                 return Err(EnsureDeadError::IsOwnAncestor { pid: own.pid });
             }
@@ -543,21 +543,21 @@ mod tests {
 
     const NO_PROCESS: ProcessIdentity = ProcessIdentity { pid: u32::MAX, start_ticks: 0 };
 
-    fn deceased<'a>(host: &'a str, boot_id: &'a str, token: &'a str) -> RecordedWorker<'a> {
+    fn dead_worker<'a>(host: &'a str, boot_id: &'a str, token: &'a str) -> RecordedWorker<'a> {
         let ledger = Path::new("/no/such/ledger");
         RecordedWorker { host, boot_id, process: NO_PROCESS, token, ledger, database: None }
     }
 
     #[test]
     fn workers_of_another_host_are_an_error() {
-        let error = ensure_worker_dead(&deceased("elsewhere", "x", "t"), Duration::ZERO).unwrap_err();
+        let error = ensure_worker_dead(&dead_worker("elsewhere", "x", "t"), Duration::ZERO).unwrap_err();
         assert!(matches!(&error, EnsureDeadError::OtherHost { host, .. } if host == "elsewhere"), "{error}");
     }
 
     #[test]
     fn visibility_depends_on_host_boot_and_namespace() {
         let here = ProcessLocation { host: "h", boot_id: "b/pidns-1" };
-        for (host, boot_id, sight) in [
+        for (host, boot_id, visibility) in [
             ("h", "b/pidns-1", ProcessVisibility::Full),
             ("renamed", "b/pidns-1", ProcessVisibility::Full),
             ("h", "b/pidns-2", ProcessVisibility::OtherNamespace),
@@ -565,7 +565,11 @@ mod tests {
             ("h", "earlier/pidns-1", ProcessVisibility::EarlierBoot),
             ("elsewhere", "another/pidns-1", ProcessVisibility::None),
         ] {
-            assert_eq!(here.visibility_of(&ProcessLocation { host, boot_id }), sight, "{host} {boot_id}");
+            assert_eq!(
+                here.visibility_of(&ProcessLocation { host, boot_id }),
+                visibility,
+                "{host} {boot_id}"
+            );
         }
     }
 
@@ -593,7 +597,7 @@ mod tests {
         let stranger = ProcessIdentity::from_pid(line.trim().parse().unwrap()).unwrap();
 
         let (host, boot) = (machine::hostname(), process_identity::boot_id().unwrap());
-        let worker = RecordedWorker { ledger: &path, ..deceased(&host, &boot, "no such token") };
+        let worker = RecordedWorker { ledger: &path, ..dead_worker(&host, &boot, "no such token") };
         let report = ensure_worker_dead(&worker, Duration::from_secs(20)).unwrap();
         let survived = stranger.is_alive();
         kill_process(stranger);
@@ -604,7 +608,8 @@ mod tests {
     #[test]
     fn started_attempts_are_unknown_after_a_boot() {
         let report =
-            ensure_worker_dead(&deceased(&machine::hostname(), "another boot", "t"), Duration::ZERO).unwrap();
+            ensure_worker_dead(&dead_worker(&machine::hostname(), "another boot", "t"), Duration::ZERO)
+                .unwrap();
         assert_eq!(
             report,
             EnsureDeadReport {
@@ -633,7 +638,8 @@ mod tests {
             .spawn()
             .unwrap();
 
-        let worker = |database| RecordedWorker { ledger: &path, database, ..deceased(&host, &boot, &token) };
+        let worker =
+            |database| RecordedWorker { ledger: &path, database, ..dead_worker(&host, &boot, &token) };
         let error = ensure_worker_dead(&worker(copy), Duration::from_secs(20)).unwrap_err();
         assert!(
             matches!(&error, EnsureDeadError::OfAnotherDatabase { pids, .. } if *pids == [job.id()]),
@@ -651,7 +657,7 @@ mod tests {
     #[test]
     fn processes_with_the_token_are_ended_with_descendants() {
         let (host, boot) = (machine::hostname(), process_identity::boot_id().unwrap());
-        let token = format!("bury-test-{}", std::process::id());
+        let token = format!("ensure-dead-test-{}", std::process::id());
         let mut job = std::process::Command::new("sh")
             .args(["-c", "env -i sh -c 'echo ready; sleep 1000' & wait"])
             .env(process_tree::marker_variable::WORKER, &token)
@@ -662,11 +668,11 @@ mod tests {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut io::BufReader::new(job.stdout.take().unwrap()), &mut line).unwrap();
 
-        let report = ensure_worker_dead(&deceased(&host, &boot, &token), Duration::from_secs(20)).unwrap();
+        let report = ensure_worker_dead(&dead_worker(&host, &boot, &token), Duration::from_secs(20)).unwrap();
         // `sh`, its `sh`, and the `sleep` of that, if it was started already.
         assert!(report.killed_pids.contains(&job.id()) && report.killed_pids.len() >= 2, "{report:?}");
         job.wait().unwrap();
-        let again = ensure_worker_dead(&deceased(&host, &boot, &token), Duration::from_secs(20)).unwrap();
+        let again = ensure_worker_dead(&dead_worker(&host, &boot, &token), Duration::from_secs(20)).unwrap();
         assert_eq!(
             again,
             EnsureDeadReport {

@@ -171,7 +171,7 @@ impl RecordRing {
 
 /// A record in use. Released with [`ProcessLedger::close_record`] when its process has ended.
 #[derive(Debug)]
-pub struct OpenRecord {
+pub struct OpenLedgerRecord {
     index: usize,
     number: u64,
     key: AttemptKey,
@@ -180,7 +180,7 @@ pub struct OpenRecord {
 
 /// The record of a stray. Released with [`ProcessLedger::close_stray`] when the process is gone.
 #[derive(Debug)]
-pub struct StrayRecord {
+pub struct StrayProcessRecord {
     index: usize,
 }
 
@@ -208,9 +208,9 @@ impl ProcessLedger {
     }
 
     /// Records that this attempt is about to start.
-    pub fn open_record(&self, key: AttemptKey) -> Result<OpenRecord, LedgerError> {
+    pub fn open_record(&self, key: AttemptKey) -> Result<OpenLedgerRecord, LedgerError> {
         let (index, number) = self.take_record(|records| &mut records.attempts)?;
-        let open = OpenRecord { index, number, key, earliest: process_identity::boot_ticks() };
+        let open = OpenLedgerRecord { index, number, key, earliest: process_identity::boot_ticks() };
         match self.write_attempt(&open, None) {
             Ok(()) => Ok(open),
             Err(error) => {
@@ -221,12 +221,12 @@ impl ProcessLedger {
     }
 
     /// Records its pid.
-    pub fn record_started(&self, open: &OpenRecord, pid: Pid) -> Result<(), LedgerError> {
+    pub fn record_started(&self, open: &OpenLedgerRecord, pid: Pid) -> Result<(), LedgerError> {
         self.write_attempt(open, Some(pid))
     }
 
     /// Removes the record of an attempt that did not start.
-    pub fn discard_record(&self, open: OpenRecord) {
+    pub fn discard_record(&self, open: OpenLedgerRecord) {
         // If this fails, recovery takes it for an attempt that may have started, which is safe.
         self.file.write_all_at(&[0; RECORD_SIZE], record_offset(open.index)).ok();
         self.close_record(open);
@@ -234,19 +234,19 @@ impl ProcessLedger {
 
     /// Releases the record of an ended process. It stays until the circle reuses it.
     #[expect(clippy::needless_pass_by_value, reason = "a closed record must not be used again")]
-    pub fn close_record(&self, open: OpenRecord) {
+    pub fn close_record(&self, open: OpenLedgerRecord) {
         self.lock_records().attempts.return_index(open.index);
     }
 
     /// Records a process that could not be found again by its mark.
-    pub fn record_stray(&self, pid: Pid, start_ticks: u64) -> Result<StrayRecord, LedgerError> {
+    pub fn record_stray(&self, pid: Pid, start_ticks: u64) -> Result<StrayProcessRecord, LedgerError> {
         let (index, number) = self.take_record(|records| &mut records.strays)?;
         let entry = LedgerEntry {
             subject: LedgerSubject::Stray,
             pid: Some(pid),
             start_window: (start_ticks, start_ticks),
         };
-        let note = StrayRecord { index };
+        let note = StrayProcessRecord { index };
         match self.write_record(index, number, &entry) {
             Ok(()) => Ok(note),
             Err(error) => {
@@ -258,7 +258,7 @@ impl ProcessLedger {
 
     /// Releases the record of a stray that is gone. It stays until the circle reuses it.
     #[expect(clippy::needless_pass_by_value, reason = "a closed record must not be used again")]
-    pub fn close_stray(&self, note: StrayRecord) {
+    pub fn close_stray(&self, note: StrayProcessRecord) {
         self.lock_records().strays.return_index(note.index);
     }
 
@@ -276,7 +276,7 @@ impl ProcessLedger {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_attempt(&self, open: &OpenRecord, pid: Option<Pid>) -> Result<(), LedgerError> {
+    fn write_attempt(&self, open: &OpenLedgerRecord, pid: Option<Pid>) -> Result<(), LedgerError> {
         let latest = if pid.is_some() { process_identity::boot_ticks() } else { 0 };
         let entry = LedgerEntry {
             subject: LedgerSubject::Attempt(open.key),
@@ -426,7 +426,7 @@ mod tests {
         let ledger = ProcessLedger::create(&path, None, None).unwrap();
         let pid = rustix::process::getpid();
         let first = ledger.record_stray(pid, 1).unwrap();
-        let more: Vec<StrayRecord> =
+        let more: Vec<StrayProcessRecord> =
             (2..=MAX_STRAYS as u64).map(|start| ledger.record_stray(pid, start).unwrap()).collect();
         assert!(matches!(ledger.record_stray(pid, 9999), Err(LedgerError::Full { what: "strays" })));
         for note in more {

@@ -488,14 +488,14 @@ mod tests {
     use std::io::{Read as _, Seek as _};
     use windlass_types::worker_messages::ProcessExit;
 
-    struct Bench {
+    struct Fixture {
         spawner: JobSpawner,
         environment: BaseEnvironment,
         additions: EnvironmentAdditions,
         output: File,
     }
 
-    impl Bench {
+    impl Fixture {
         fn new(shared: &[(&str, &str)]) -> Self {
             let shared = shared.iter().map(|(name, value)| ((*name).into(), (*value).into()));
             Self {
@@ -530,15 +530,15 @@ mod tests {
 
     #[test]
     fn exit_codes_and_signals_are_distinguished() {
-        assert_eq!(Bench::new(&[]).run("true").0, ProcessExit::Code(0));
-        assert_eq!(Bench::new(&[]).run("exit 7").0, ProcessExit::Code(7));
-        assert_eq!(Bench::new(&[]).run("kill -9 $$").0, ProcessExit::Signal(9));
+        assert_eq!(Fixture::new(&[]).run("true").0, ProcessExit::Code(0));
+        assert_eq!(Fixture::new(&[]).run("exit 7").0, ProcessExit::Code(7));
+        assert_eq!(Fixture::new(&[]).run("kill -9 $$").0, ProcessExit::Signal(9));
     }
 
     #[test]
     fn commands_run_under_bash() {
         let path = [("PATH", "/usr/bin:/bin")];
-        let output = |command: &str| Bench::new(&path).run(command);
+        let output = |command: &str| Fixture::new(&path).run(command);
         assert_eq!(
             output("[[ abc == a* ]] && a=(1 2) && echo ${a[1]}"),
             (ProcessExit::Code(0), "2\n".to_owned())
@@ -556,7 +556,7 @@ mod tests {
             [("PATH", "/usr/bin:/bin"), ("PWD", "/stale"), ("_", "/stale"), ("A", "1"), ("SHLVL", "1")];
         let run = |command: &str| {
             let mut lines: Vec<String> =
-                Bench::new(&shared).run(command).1.lines().map(str::to_owned).collect();
+                Fixture::new(&shared).run(command).1.lines().map(str::to_owned).collect();
             lines.sort();
             lines
         };
@@ -572,26 +572,26 @@ mod tests {
         std::fs::write(&script, "[[ a == a ]] && echo \"$1\"\n").unwrap();
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let path = format!("{}:/usr/bin:/bin", directory.path().display());
-        let mut bench = Bench::new(&[("PATH", &path)]);
-        assert_eq!(bench.run("tool word"), (ProcessExit::Code(0), "word\n".to_owned()));
-        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin")]);
-        bench.spawner = JobSpawner::new(directory.path()).unwrap();
-        assert_eq!(bench.run("./tool here"), (ProcessExit::Code(0), "here\n".to_owned()));
+        let mut fixture = Fixture::new(&[("PATH", &path)]);
+        assert_eq!(fixture.run("tool word"), (ProcessExit::Code(0), "word\n".to_owned()));
+        let mut fixture = Fixture::new(&[("PATH", "/usr/bin:/bin")]);
+        fixture.spawner = JobSpawner::new(directory.path()).unwrap();
+        assert_eq!(fixture.run("./tool here"), (ProcessExit::Code(0), "here\n".to_owned()));
     }
 
     #[test]
     fn exported_bash_functions_are_available() {
         let function = ("BASH_FUNC_sleep%%", "() { echo \"function $1\"; }");
-        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), function]);
-        assert_eq!(bench.run("sleep 7"), (ProcessExit::Code(0), "function 7\n".to_owned()));
+        let mut fixture = Fixture::new(&[("PATH", "/usr/bin:/bin"), function]);
+        assert_eq!(fixture.run("sleep 7"), (ProcessExit::Code(0), "function 7\n".to_owned()));
         let directory = tempfile::tempdir().unwrap();
         let entry = directory.path().join("cgroup.procs");
-        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), function]);
-        let pid = bench.spawn("sleep 8", Some(&entry)).unwrap();
+        let mut fixture = Fixture::new(&[("PATH", "/usr/bin:/bin"), function]);
+        let pid = fixture.spawn("sleep 8", Some(&entry)).unwrap();
         assert_eq!(child_wait::reap_child(pid).unwrap().exit, ProcessExit::Code(0));
         let mut text = String::new();
-        bench.output.rewind().unwrap();
-        bench.output.read_to_string(&mut text).unwrap();
+        fixture.output.rewind().unwrap();
+        fixture.output.read_to_string(&mut text).unwrap();
         assert_eq!(
             (text.as_str(), std::fs::read_to_string(&entry).unwrap().as_str()),
             ("function 8\n", "0\n")
@@ -600,17 +600,18 @@ mod tests {
 
     #[test]
     fn job_variables_override_shared_ones() {
-        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), ("B", "shared"), ("D", "4"), ("B", "later")]);
+        let mut fixture =
+            Fixture::new(&[("PATH", "/usr/bin:/bin"), ("B", "shared"), ("D", "4"), ("B", "later")]);
         for (name, value) in [("C", "3"), ("B", "job"), ("A", "first"), ("A", "last"), ("BB", "x=y")] {
-            bench.additions.set(name, value);
+            fixture.additions.set(name, value);
         }
-        let (_, text) = bench.run("env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= -e ^OLDPWD= | sort");
+        let (_, text) = fixture.run("env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= -e ^OLDPWD= | sort");
         assert_eq!(text, "A=last\nB=job\nBB=x=y\nC=3\nD=4\nPATH=/usr/bin:/bin\n");
     }
 
     #[test]
     fn later_shared_values_override_earlier_ones() {
-        let (_, text) = Bench::new(&[("B", "shared"), ("B", "later")]).run("echo $B");
+        let (_, text) = Fixture::new(&[("B", "shared"), ("B", "later")]).run("echo $B");
         assert_eq!(text, "later\n");
     }
 
@@ -619,7 +620,7 @@ mod tests {
         // Rust ignores SIGPIPE in this process; the job must not inherit that. The C library reserves the
         // signals 32 and 33, and ignores them in spawned processes.
         const ITS_OWN: u64 = 0b11 << 31;
-        let (_, text) = Bench::new(&[("PATH", "/usr/bin:/bin")])
+        let (_, text) = Fixture::new(&[("PATH", "/usr/bin:/bin")])
             .run("pwd; cat; cut -d' ' -f5 /proc/$$/stat; echo $$; sed -n 's/Sig[BI][lg][kn]:\t//p' /proc/self/status");
         let [directory, group, pid, blocked, ignored] = text.lines().collect::<Vec<_>>()[..] else {
             panic!("{text}")
@@ -631,18 +632,18 @@ mod tests {
 
     #[test]
     fn permanent_and_transient_start_failures_are_distinguished() {
-        let mut bench = Bench::new(&[]);
-        let error = bench.spawn(&format!("true {}", "x".repeat(1 << 20)), None).unwrap_err();
+        let mut fixture = Fixture::new(&[]);
+        let error = fixture.spawn(&format!("true {}", "x".repeat(1 << 20)), None).unwrap_err();
         assert!(matches!(error, SpawnError::ArgumentsTooLong { command: 1_048_581, .. }), "{error}");
         assert!(!error.is_transient());
-        assert!(matches!(bench.spawn("true\0", None), Err(SpawnError::NulByte { .. })));
-        bench.additions.set("A", "x\0y");
-        assert!(matches!(bench.spawn("true", None), Err(SpawnError::NulByte { .. })));
-        bench.additions.clear();
-        bench.additions.set("A=B", "x");
-        assert!(matches!(bench.spawn("true", None), Err(SpawnError::InvalidVariableName { .. })));
+        assert!(matches!(fixture.spawn("true\0", None), Err(SpawnError::NulByte { .. })));
+        fixture.additions.set("A", "x\0y");
+        assert!(matches!(fixture.spawn("true", None), Err(SpawnError::NulByte { .. })));
+        fixture.additions.clear();
+        fixture.additions.set("A=B", "x");
+        assert!(matches!(fixture.spawn("true", None), Err(SpawnError::InvalidVariableName { .. })));
 
-        let mut nowhere = Bench::new(&[]);
+        let mut nowhere = Fixture::new(&[]);
         nowhere.spawner = JobSpawner::new(Path::new("/no/such/directory")).unwrap();
         assert!(nowhere.spawn("true", None).unwrap_err().is_transient());
     }
@@ -651,11 +652,11 @@ mod tests {
     fn a_job_enters_its_cgroup_before_it_runs() {
         let directory = tempfile::tempdir().unwrap();
         let procs = directory.path().join("cgroup.procs");
-        let bench = Bench::new(&[]);
+        let fixture = Fixture::new(&[]);
         let command = format!("read first < {}; exit $((first + 3))", procs.display());
-        let pid = bench.spawn(&command, Some(&procs)).unwrap();
+        let pid = fixture.spawn(&command, Some(&procs)).unwrap();
         assert_eq!(child_wait::reap_child(pid).unwrap().exit, ProcessExit::Code(3));
-        let pid = bench.spawn("exit 4", Some(Path::new("/no/such/group/cgroup.procs"))).unwrap();
+        let pid = fixture.spawn("exit 4", Some(Path::new("/no/such/group/cgroup.procs"))).unwrap();
         assert_eq!(child_wait::reap_child(pid).unwrap().exit, ProcessExit::Code(4));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::time::Duration;
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_core::workflow_outline::{
-    OutlineGrain, OutlineJob, OutlineRequest, WorkflowOutline, outline_workflow,
+    OutlineGranularity, OutlineJob, OutlineRequest, WorkflowOutline, outline_workflow,
 };
 use windlass_render::usage_plot::{AttemptBar, PlotJob, PlotLimits, PlotSeries, UsagePlot};
 use windlass_render::{GraphDrawing, StatusTone};
@@ -15,8 +15,8 @@ fn main() -> std::io::Result<()> {
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
     let graphs = [
-        ("kinds", pipeline(OutlineGrain::Entries)),
-        ("jobs", pipeline(OutlineGrain::Jobs)),
+        ("kinds", pipeline(OutlineGranularity::Entries)),
+        ("jobs", pipeline(OutlineGranularity::Jobs)),
         ("large", large()),
     ];
     for (name, outline) in graphs {
@@ -37,7 +37,7 @@ fn tone(n: usize) -> StatusTone {
 }
 
 /// Fetch and mesh, then a sweep, two analyses of it, and a report.
-fn pipeline(grain: OutlineGrain) -> WorkflowOutline {
+fn pipeline(grain: OutlineGranularity) -> WorkflowOutline {
     let mut names = vec!["fetch".to_owned(), "mesh".to_owned()];
     names.extend((0..4).flat_map(|nu| (0..3).map(move |seed| format!("solve_{nu}_{seed}"))));
     names.extend((0..4).map(|nu| format!("average_{nu}")));
@@ -111,7 +111,7 @@ fn large() -> WorkflowOutline {
         edges: &edges,
         entries: &[],
         facts: &facts,
-        grain: OutlineGrain::Jobs,
+        grain: OutlineGranularity::Jobs,
         capacity: None,
     })
     .expect("no cycle")

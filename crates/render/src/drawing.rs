@@ -197,9 +197,9 @@ fn render_count(n: u32, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_core::edges::DependencyEdgesBuilder;
+    use windlass_core::dependency_edges::DependencyEdgesBuilder;
     use windlass_core::reuse::RerunReason;
-    use windlass_core::workflow_outline::{OutlineGrain, OutlineJob, OutlineRequest, outline_workflow};
+    use windlass_core::workflow_outline::{OutlineGranularity, OutlineJob, OutlineRequest, outline_workflow};
 
     /// `prepare`, then three of `solve_{n}`.
     fn sweep() -> WorkflowOutline {
@@ -217,7 +217,7 @@ mod tests {
             is_reused: false,
         };
         let edges = builder.finish();
-        let (kinds, grain) = (&["solve_{n}"][..], OutlineGrain::Entries);
+        let (kinds, grain) = (&["solve_{n}"][..], OutlineGranularity::Entries);
         outline_workflow(&OutlineRequest {
             jobs: 4,
             edges: &edges,

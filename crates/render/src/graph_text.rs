@@ -120,8 +120,8 @@ fn slot_columns(laid: &GraphLayout, boxes: &[TextBox]) -> Vec<Vec<TextSlot>> {
                 Some(node) if boxes[node].is_critical => "┯",
                 Some(_) => "┬",
             };
-            let wish = (slot.centre - width as f64 / 2.0).round().max(0.0) as usize;
-            let left = wish.max(free);
+            let preferred_position = (slot.centre - width as f64 / 2.0).round().max(0.0) as usize;
+            let left = preferred_position.max(free);
             free = left + width + 2;
             TextSlot { left, width, border: tee }
         };

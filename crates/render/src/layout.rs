@@ -121,9 +121,10 @@ impl LayoutNetwork {
         for step in 0..count {
             let layer = if forwards { step } else { count - 1 - step };
             let neighbours = if forwards { &self.predecessors } else { &self.successors };
-            let wish = |slot: usize| mean(neighbours[slot].iter().map(|&n| place[n])).unwrap_or(place[slot]);
+            let preferred_position =
+                |slot: usize| mean(neighbours[slot].iter().map(|&n| place[n])).unwrap_or(place[slot]);
             let mut sorted: Vec<(f64, usize)> =
-                self.layers[layer].iter().map(|&slot| (wish(slot), slot)).collect();
+                self.layers[layer].iter().map(|&slot| (preferred_position(slot), slot)).collect();
             sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
             let length = sorted.len() as f64;
             for (i, &(_, slot)) in sorted.iter().enumerate() {

@@ -3,7 +3,7 @@
 use crate::alerts::AlertNotifier;
 use crate::backend::{BackendKind, CondorOptions, RunBackends};
 use crate::catalog::DatasetCatalog;
-use crate::run_outline::RunOutline;
+use crate::planned_run_units::PlannedRunUnits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,14 +76,14 @@ impl LifecycleOptions {
 }
 
 /// Shared by the passes and the effects.
-pub(crate) struct ReconcilerContext {
+pub(crate) struct RequestReconcilerContext {
     pub(crate) database: Arc<dyn StoreDatabase>,
     pub(crate) backends: RunBackends,
     pub(crate) catalog: Arc<dyn DatasetCatalog>,
     pub(crate) options: LifecycleOptions,
 }
 
-impl std::fmt::Debug for ReconcilerContext {
+impl std::fmt::Debug for RequestReconcilerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("options", &self.options).finish_non_exhaustive()
     }
@@ -98,7 +98,7 @@ pub(crate) struct UsableSites {
     pub(crate) storage_paths: BTreeMap<String, String>,
 }
 
-impl ReconcilerContext {
+impl RequestReconcilerContext {
     /// As set while the server runs, else as configured at its start.
     pub(crate) fn admission_settings(&self) -> admission::AdmissionSettings {
         let usual = self.options.admission_settings.clone();
@@ -149,7 +149,7 @@ impl ReconcilerContext {
         run: &RunRow,
     ) -> Result<Vec<BTreeSet<String>>, windlass_store::StoreError> {
         let shut = self.disabled_sites()?;
-        let outline = RunOutline::read(Path::new(&run.submit_dir)).unwrap_or_default();
+        let outline = PlannedRunUnits::read(Path::new(&run.submit_dir)).unwrap_or_default();
         let sets = outline.sites.into_iter().map(BTreeSet::from_iter);
         Ok(sets.map(|sites: BTreeSet<String>| &sites - &shut).collect())
     }

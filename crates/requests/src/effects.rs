@@ -7,11 +7,11 @@ mod round_input;
 
 use crate::backend::{DagFileParameters, RoleRetrySettings, RunContext, RunSubmission, StopResult};
 use crate::catalog::{CatalogError, CatalogErrorKind};
-use crate::context::ReconcilerContext;
+use crate::context::RequestReconcilerContext;
 use crate::derived_names;
-use crate::experience;
 use crate::manifests::{self, ManifestTemplate, ManifestWriteError};
-use crate::run_outline::RunOutline;
+use crate::planned_run_units::PlannedRunUnits;
+use crate::round_measurements;
 use round_input::RoundInput;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use windlass_core::requests::lifecycle::{
     EffectFailure, LifecycleEffect, LifecycleEvent, PlannedRound, PlannedRun,
 };
 use windlass_core::requests::rows::{
-    BackendRunRef, BlockRow, RequestFileCounts, RequestOverrides, RequestProcess, RequestRow, RoundExtent,
+    BackendRunRef, BlockRow, RequestFileCounts, RequestOverrides, RequestProgress, RequestRow, RoundExtent,
     RunRow,
 };
 use windlass_core::requests::{RequestView, rounds};
@@ -74,7 +74,7 @@ pub(crate) struct EffectRows {
     /// Changes by operators to the execution.
     pub(crate) overrides: RequestOverrides,
     pub(crate) priority: i64,
-    pub(crate) process: Option<RequestProcess>,
+    pub(crate) process: Option<RequestProgress>,
     pub(crate) run: Option<RunRow>,
     /// Of a step.
     pub(crate) block: Option<BlockRow>,
@@ -114,7 +114,7 @@ const STOP_REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Performs the effect and returns its result.
 pub(crate) fn perform_effect(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     effect: &LifecycleEffect,
     rows: &EffectRows,
 ) -> EffectOutcome {
@@ -212,13 +212,16 @@ fn catalog_failure(error: CatalogError) -> EffectFailure {
 }
 
 /// The request with its whole document.
-fn load_request(context: &ReconcilerContext, name: &str) -> Result<RequestRow, EffectFailure> {
+fn load_request(context: &RequestReconcilerContext, name: &str) -> Result<RequestRow, EffectFailure> {
     let row = context.database.request(name).map_err(|error| store_failure(&error))?;
     row.ok_or_else(|| permanent_failure("the request does not exist"))
 }
 
 /// What can be checked at once: that its input exists, and that its programs are valid.
-fn import_request(context: &ReconcilerContext, rows: &EffectRows) -> Result<RequestProcess, EffectFailure> {
+fn import_request(
+    context: &RequestReconcilerContext,
+    rows: &EffectRows,
+) -> Result<RequestProgress, EffectFailure> {
     let row = load_request(context, &rows.name)?;
     let (request, created_at) = (row.request, row.created_at);
     check_name(&request.request_name).map_err(permanent_failure)?;
@@ -229,8 +232,8 @@ fn import_request(context: &ReconcilerContext, rows: &EffectRows) -> Result<Requ
     }
     ManifestTemplate::new(&request, "0", &std::collections::BTreeMap::new()).map_err(permanent_failure)?;
     let now = SystemClock.now();
-    Ok(RequestProcess {
-        uuid: windlass_core::requests::uuids::process_uuid(&request.request_name, created_at),
+    Ok(RequestProgress {
+        uuid: windlass_core::requests::derived_uuids::process_uuid(&request.request_name, created_at),
         request_name: request.request_name.clone(),
         round: 0,
         next_first_event: request.generation.map_or(1, |generation| generation.first_event),
@@ -253,7 +256,7 @@ fn import_request(context: &ReconcilerContext, rows: &EffectRows) -> Result<Requ
 
 /// Plans a round and writes its directory. `None`: there is nothing left to do.
 fn plan_next_round(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
     round: u32,
 ) -> Result<Option<PlannedRound>, EffectFailure> {
@@ -270,7 +273,7 @@ fn plan_next_round(
     if wanted == Some(0) {
         return Ok(None);
     }
-    let mut experience = experience::experience_before(process, rows.run.as_ref(), round);
+    let mut experience = round_measurements::experience_before(process, rows.run.as_ref(), round);
     let done = if wanted.is_some() { process.events_produced } else { input.counts.processed };
     let left = input.remaining.files.len() as u64;
     let size = adaptive::decide_round_size(
@@ -329,7 +332,7 @@ fn plan_next_round(
     Ok(Some(planned))
 }
 
-fn list_active_runs(context: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFailure> {
+fn list_active_runs(context: &RequestReconcilerContext) -> Result<Vec<RunRow>, EffectFailure> {
     let status = vec![
         RequestRunStatus::Ready,
         RequestRunStatus::Submitted,
@@ -342,11 +345,11 @@ fn list_active_runs(context: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFa
 
 /// The files of the backend in the directory of a run. The engine gets its jobs at submission.
 fn write_backend_files(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
     request: &Request,
     run: &RunRow,
-    outline: &RunOutline,
+    outline: &PlannedRunUnits,
 ) -> Result<(), EffectFailure> {
     match run.backend {
         BackendRunRef::Engine { .. } => Ok(()),
@@ -377,7 +380,11 @@ fn is_input_exhausted(faults: &[PlanProblem]) -> bool {
     faults.iter().all(|fault| fault.cause == PlanProblemCause::Nothing)
 }
 
-fn run_directory(context: &ReconcilerContext, request: &str, run: &str) -> Result<PathBuf, EffectFailure> {
+fn run_directory(
+    context: &RequestReconcilerContext,
+    request: &str,
+    run: &str,
+) -> Result<PathBuf, EffectFailure> {
     // Jobs on other machines get this path.
     let root = std::path::absolute(&context.options.submit_root).map_err(transient_failure)?;
     Ok(root.join(request).join(run))
@@ -385,7 +392,7 @@ fn run_directory(context: &ReconcilerContext, request: &str, run: &str) -> Resul
 
 /// Submits a run to its backend.
 fn submit_run(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
     run: &str,
 ) -> Result<LifecycleEvent, EffectFailure> {
@@ -395,7 +402,7 @@ fn submit_run(
 }
 
 fn run_context<'r>(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
     run: &'r RunRow,
 ) -> Result<RunContext<'r>, EffectFailure> {
@@ -415,7 +422,7 @@ fn find_run<'r>(rows: &'r EffectRows, run: &str) -> Result<&'r RunRow, EffectFai
     rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| permanent_failure("its run does not exist"))
 }
 
-fn run_submission(context: &ReconcilerContext, rows: &EffectRows, run: &RunRow) -> RunSubmission {
+fn run_submission(context: &RequestReconcilerContext, rows: &EffectRows, run: &RunRow) -> RunSubmission {
     let options = &context.options;
     let usual = options.plan_settings.retries;
     let processing = rows.overrides.retry_count.unwrap_or(usual.processing);
@@ -441,7 +448,7 @@ fn run_submission(context: &ReconcilerContext, rows: &EffectRows, run: &RunRow) 
 
 /// Stops all that the backend has of the run. A run whose submission was not recorded is recorded first.
 fn stop_run(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
     run: &str,
     reason: &str,
@@ -465,7 +472,7 @@ enum RunRestriction {
 }
 
 fn apply_restriction(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
     run: &str,
     restriction: RunRestriction,
@@ -480,7 +487,11 @@ fn apply_restriction(
 }
 
 /// Sets the priority of all jobs of the run that have not ended.
-fn update_priority(context: &ReconcilerContext, rows: &EffectRows, run: &str) -> Result<(), EffectFailure> {
+fn update_priority(
+    context: &RequestReconcilerContext,
+    rows: &EffectRows,
+    run: &str,
+) -> Result<(), EffectFailure> {
     let run = find_run(rows, run)?;
     context.backends.backend_for(run).update_priority(&run_context(context, rows, run)?)
 }

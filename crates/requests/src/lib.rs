@@ -12,14 +12,14 @@ mod catalog;
 mod context;
 mod derived_names;
 mod effects;
-pub mod experience;
 mod lifecycle;
 mod mailbox;
 mod manifests;
 mod metrics;
+mod planned_run_units;
 mod reconciler;
 mod reqmgr2;
-mod run_outline;
+pub mod round_measurements;
 mod work_pool;
 
 pub use alerts::{AlertError, AlertNotifier};
@@ -29,7 +29,7 @@ pub use context::{LifecycleOptions, MAX_ACTIVE_RUNS, OnRequestCommit};
 pub use lifecycle::{
     LifecycleDependencies, LifecycleStatus, PassReport, RequestLifecycle, RetryablePassError,
 };
-pub use mailbox::ReconcilerWaker;
+pub use mailbox::RequestReconcilerWaker;
 pub use manifests::{PayloadConfigError, payload_faults, payload_steps};
 pub use metrics::LifecycleMetrics;
 pub use reqmgr2::{Reqmgr2Client, Reqmgr2Error};

@@ -6,8 +6,8 @@
 
 use crate::backend::{CondorBackend, EngineBackend, RunBackends};
 use crate::catalog::DatasetCatalog;
-use crate::context::{LifecycleOptions, ReconcilerContext};
-use crate::mailbox::{ReconcilerMailbox, ReconcilerWaker, WakeEvents};
+use crate::context::{LifecycleOptions, RequestReconcilerContext};
+use crate::mailbox::{RequestReconcilerMailbox, RequestReconcilerWaker, WakeEvents};
 use crate::metrics::LifecycleMetrics;
 use crate::reconciler::RequestReconciler;
 use serde::Serialize;
@@ -93,7 +93,7 @@ pub struct RequestLifecycle(Arc<LifecycleHandle>);
 
 #[derive(Debug)]
 struct LifecycleHandle {
-    waker: ReconcilerWaker,
+    waker: RequestReconcilerWaker,
     status: Arc<Mutex<LifecycleStatus>>,
     metrics: Arc<Mutex<LifecycleMetrics>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -103,7 +103,7 @@ impl RequestLifecycle {
     /// Resumes all active requests. `wake` is the handle for notices. Only one reconciler may run per database.
     pub fn open(
         parts: LifecycleDependencies,
-        waker: ReconcilerWaker,
+        waker: RequestReconcilerWaker,
         options: LifecycleOptions,
     ) -> std::io::Result<Self> {
         let interval = options.interval;
@@ -112,7 +112,7 @@ impl RequestLifecycle {
         let condor = CondorBackend::new(options.condor.clone(), waker.clone());
         let backends = RunBackends { engine, condor, new_run_backend: options.backend };
         let context =
-            ReconcilerContext { database: parts.database, backends, catalog: parts.catalog, options };
+            RequestReconcilerContext { database: parts.database, backends, catalog: parts.catalog, options };
         let reconciler = RequestReconciler::new(context, waker.clone(), Arc::clone(&lifecycle_metrics))?;
         Self::start_loop(interval, waker, lifecycle_metrics, reconciler)
     }
@@ -120,7 +120,7 @@ impl RequestLifecycle {
     /// Starts the loop on a thread of its own, with a pass over everything.
     fn start_loop(
         interval: Duration,
-        waker: ReconcilerWaker,
+        waker: RequestReconcilerWaker,
         lifecycle_metrics: Arc<Mutex<LifecycleMetrics>>,
         mut passes: impl PassRunner + 'static,
     ) -> std::io::Result<Self> {
@@ -194,7 +194,7 @@ impl Drop for LifecycleHandle {
 }
 
 fn run_loop(
-    mailbox: &ReconcilerMailbox,
+    mailbox: &RequestReconcilerMailbox,
     status: &Mutex<LifecycleStatus>,
     interval: Duration,
     passes: &mut dyn PassRunner,
@@ -216,7 +216,7 @@ fn run_loop(
             status.last_pass_at = Some(began_at);
             status.last_duration_sec = Some(took.as_secs_f64());
             status.last = report.clone();
-            status.next_pass_at = Some(SystemClock.now().after(pause));
+            status.next_pass_at = Some(SystemClock.now().plus(pause));
         });
         wait_until = Instant::now() + pause;
         if !mailbox.sleep_until(Instant::now() + took.max(MIN_PAUSE)) {
@@ -249,12 +249,12 @@ mod tests {
     use std::sync::mpsc::{self, Receiver, Sender};
 
     /// Reports the notices of each pass, and returns what the test says.
-    struct Scripted {
+    struct ScriptedPasses {
         events: Sender<WakeEvents>,
         go_on: Receiver<PassReport>,
     }
 
-    impl PassRunner for Scripted {
+    impl PassRunner for ScriptedPasses {
         fn run_pass(&mut self, events: &WakeEvents) -> PassReport {
             self.events.send(events.clone()).unwrap();
             self.go_on.recv().expect("failure of the test")
@@ -264,10 +264,15 @@ mod tests {
     fn scripted(interval: Duration) -> (RequestLifecycle, Receiver<WakeEvents>, Sender<PassReport>) {
         let (events, seen) = mpsc::channel();
         let (go, go_on) = mpsc::channel();
-        let scripted = Scripted { events, go_on };
+        let scripted = ScriptedPasses { events, go_on };
         (
-            RequestLifecycle::start_loop(interval, ReconcilerWaker::default(), Arc::default(), scripted)
-                .unwrap(),
+            RequestLifecycle::start_loop(
+                interval,
+                RequestReconcilerWaker::default(),
+                Arc::default(),
+                scripted,
+            )
+            .unwrap(),
             seen,
             go,
         )

@@ -28,9 +28,9 @@ impl WakeEvents {
 
 /// Wakes the reconciler; cheap to clone, and created before it.
 #[derive(Clone, Debug, Default)]
-pub struct ReconcilerWaker(pub(crate) Arc<ReconcilerMailbox>);
+pub struct RequestReconcilerWaker(pub(crate) Arc<RequestReconcilerMailbox>);
 
-impl ReconcilerWaker {
+impl RequestReconcilerWaker {
     /// This request has changed.
     pub fn wake_request(&self, name: &str) {
         self.0.post_events(|wake_events| wake_events.requests.extend([name.to_owned()]));
@@ -59,12 +59,12 @@ struct MailboxState {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct ReconcilerMailbox {
+pub(crate) struct RequestReconcilerMailbox {
     state: Mutex<MailboxState>,
     changed: Condvar,
 }
 
-impl ReconcilerMailbox {
+impl RequestReconcilerMailbox {
     /// A panic leaves nothing inconsistent in here.
     fn lock_state(&self) -> MutexGuard<'_, MailboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -3,17 +3,17 @@
 mod payload_config;
 
 use crate::backend::JobSize;
-use crate::run_outline::{RunOutline, UnitOutline, make_empty_directory, manifest_path};
-use crate::{derived_names, run_outline};
+use crate::planned_run_units::{PlannedRunUnits, PlannedUnitJobs, make_empty_directory, manifest_path};
+use crate::{derived_names, planned_run_units};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
-use windlass_core::round_plan::{NodeInput, PlanNode, PlanUnit, RoundPlan};
+use windlass_core::round_plan::{PlanJob, PlanJobInput, PlanUnit, RoundPlan};
 use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings, NodeEstimates,
-    ProcessingNode, WorkUnitManifest, WorkUnitOutput,
+    EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings,
+    ProcessingEstimates, ProcessingJob, WorkUnitManifest, WorkUnitOutput,
 };
 use windlass_types::requests::Request;
 
@@ -83,8 +83,8 @@ impl ManifestTemplate {
     }
 }
 
-fn manifest_node(plan: &RoundPlan, node: &PlanNode<'_>) -> ProcessingNode {
-    ProcessingNode {
+fn manifest_node(plan: &RoundPlan, node: &PlanJob<'_>) -> ProcessingJob {
+    ProcessingJob {
         index: node.index(),
         inputs: node.inputs().map(|input| manifest_input(&input)).collect(),
         generate: node.generated().map(|made| EventGeneration {
@@ -95,7 +95,7 @@ fn manifest_node(plan: &RoundPlan, node: &PlanNode<'_>) -> ProcessingNode {
             events_per_lumi: plan.events_per_lumi,
         }),
         expected_events: node.output_events(),
-        estimates: NodeEstimates {
+        estimates: ProcessingEstimates {
             memory_mb: node.memory_mb(),
             time_sec: node.time_sec(),
             disk_kb: node.disk_kb(),
@@ -104,7 +104,7 @@ fn manifest_node(plan: &RoundPlan, node: &PlanNode<'_>) -> ProcessingNode {
     }
 }
 
-fn manifest_input(input: &NodeInput<'_>) -> ManifestInput {
+fn manifest_input(input: &PlanJobInput<'_>) -> ManifestInput {
     let replica = |(site, path): (&str, &str)| (site.to_owned(), path.to_owned());
     let file = input.file();
     ManifestInput {
@@ -126,12 +126,12 @@ fn manifest_input(input: &NodeInput<'_>) -> ManifestInput {
 }
 
 /// The plan in the form for the backend.
-pub(crate) fn build_outline(plan: &RoundPlan) -> RunOutline {
-    let mut outline = RunOutline::default();
+pub(crate) fn build_outline(plan: &RoundPlan) -> PlannedRunUnits {
+    let mut outline = PlannedRunUnits::default();
     for unit in plan.units() {
         let mut sites: Vec<String> = unit.sites().map(str::to_owned).collect();
         sites.sort_unstable();
-        let mut row = UnitOutline { sites: outline.intern_site_set(&sites), nodes: Vec::new() };
+        let mut row = PlannedUnitJobs { sites: outline.intern_site_set(&sites), nodes: Vec::new() };
         for node in unit.nodes() {
             let size = JobSize::from_estimate(plan.resources.cores, node.memory_mb(), node.time_sec());
             row.push(outline.intern_size(size));
@@ -156,7 +156,7 @@ pub(crate) fn write_manifests(
     directory: &Path,
     plan: &RoundPlan,
     common: &ManifestTemplate,
-) -> Result<RunOutline, ManifestWriteError> {
+) -> Result<PlannedRunUnits, ManifestWriteError> {
     let wrong = |path: &Path, source| ManifestWriteError::Io { path: path.display().to_string(), source };
     make_empty_directory(directory).map_err(|source| wrong(directory, source))?;
     let mut text = Vec::new();
@@ -184,8 +184,8 @@ pub(crate) fn write_manifests(
 }
 
 /// Marks the directory of a run as complete: its outline is written last, and is on disk when this returns.
-pub(crate) fn write_outline(directory: &Path, outline: &RunOutline) -> Result<(), ManifestWriteError> {
-    let path = directory.join(run_outline::OUTLINE_FILE);
+pub(crate) fn write_outline(directory: &Path, outline: &PlannedRunUnits) -> Result<(), ManifestWriteError> {
+    let path = directory.join(planned_run_units::OUTLINE_FILE);
     outline
         .write(directory)
         .map_err(|source| ManifestWriteError::Io { path: path.display().to_string(), source })

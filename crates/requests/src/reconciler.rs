@@ -9,10 +9,10 @@ mod run_updates;
 mod site_bans;
 mod site_sync;
 
-use crate::context::ReconcilerContext;
+use crate::context::RequestReconcilerContext;
 use crate::effects::{EffectKey, EffectOutcome, EffectSubject};
 use crate::lifecycle::{PassReport, PassRunner};
-use crate::mailbox::{ReconcilerWaker, WakeEvents};
+use crate::mailbox::{RequestReconcilerWaker, WakeEvents};
 use crate::metrics::LifecycleMetrics;
 use crate::work_pool::WorkPool;
 use effect_delays::EffectDelays;
@@ -29,7 +29,7 @@ const MAX_TURNS_PER_PASS: usize = 16;
 /// Owns the states of all requests.
 #[derive(Debug)]
 pub(crate) struct RequestReconciler {
-    context: Arc<ReconcilerContext>,
+    context: Arc<RequestReconcilerContext>,
     work_pool: WorkPool<EffectKey, Vec<EffectOutcome>>,
     /// By name, as last read or written.
     views: BTreeMap<String, RequestView>,
@@ -79,8 +79,8 @@ impl PassRunner for RequestReconciler {
 
 impl RequestReconciler {
     pub(crate) fn new(
-        reconciler_context: ReconcilerContext,
-        waker: ReconcilerWaker,
+        reconciler_context: RequestReconcilerContext,
+        waker: RequestReconcilerWaker,
         lifecycle_metrics: Arc<Mutex<LifecycleMetrics>>,
     ) -> std::io::Result<Self> {
         let threads = reconciler_context.options.effect_threads.max(1);
@@ -142,7 +142,7 @@ impl RequestReconciler {
             let request = done.key.request;
             let Some(outcomes) = done.outcome else {
                 // The effect is still due; the log shows the panic.
-                self.effect_delays.delay_request(&request, now.after(usual));
+                self.effect_delays.delay_request(&request, now.plus(usual));
                 report.add_error(Some(&request), &"an action for it failed; see the log");
                 continue;
             };
@@ -156,7 +156,7 @@ impl RequestReconciler {
                 if let Some(error) = events.iter().find_map(decision_turn::event_error) {
                     report.add_error(Some(&request), &error);
                 }
-                self.effect_delays.delay_effect(&request, &tag, now.after(pause));
+                self.effect_delays.delay_effect(&request, &tag, now.plus(pause));
                 self.pending_events.entry(request.clone()).or_default().extend(events);
             }
         }

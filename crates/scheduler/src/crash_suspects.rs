@@ -35,14 +35,15 @@ pub(crate) fn load_crash_suspects(
     let (workflow, run) = (workflow.id, Some(workflow.run_id));
     let lost =
         ResultFilter { run, return_code: Some(ORPHANED), failed_only: true, ..ResultFilter::default() };
-    let charges = find_lost_attempts(&store.results(workflow, &lost)?, state);
-    let absences = charges.iter().filter(|charge| charge.evidence != CrashEvidence::Observed);
-    let back = match absences.map(|charge| charge.at).min() {
+    let lost_attempts = find_lost_attempts(&store.results(workflow, &lost)?, state);
+    let absences =
+        lost_attempts.iter().filter(|lost_attempt| lost_attempt.evidence != CrashEvidence::Observed);
+    let back = match absences.map(|lost_attempt| lost_attempt.at).min() {
         Some(since) => load_returned_workers(store, workflow, since)?,
         None => HashSet::new(),
     };
     let mut suspects = CrashSuspects::default();
-    for LostAttempt { job, worker, evidence, .. } in charges.into_iter().rev() {
+    for LostAttempt { job, worker, evidence, .. } in lost_attempts.into_iter().rev() {
         if evidence == CrashEvidence::Observed || !back.contains(&worker) {
             suspects.record_death(job, worker, evidence);
         }

@@ -125,7 +125,7 @@ impl EventQueue {
     fn read_worker(&mut self) {
         let Some(line) = &mut self.connection else { return };
         let worker = line.worker;
-        let confused = match recv(line.stream.as_fd(), &mut line.chunk[..], RecvFlags::DONTWAIT) {
+        let protocol_error = match recv(line.stream.as_fd(), &mut line.chunk[..], RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => return,
             // A last line without its end was cut off by the worker's death and is ignored.
             Ok((_, 0)) | Err(_) => None,
@@ -135,7 +135,7 @@ impl EventQueue {
             },
         };
         self.connection = None;
-        self.arrived.push_back(DispatcherEvent::WorkerGone { worker, protocol_error: confused });
+        self.arrived.push_back(DispatcherEvent::WorkerGone { worker, protocol_error });
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass_core::outcome::ReturnCodes;
+use windlass_core::attempt_outcome::ReturnCodes;
 use windlass_core::workflow_state::WorkflowState;
 use windlass_store::Store;
 use windlass_store::model::{JobCommand, JobFile, WorkflowRow};

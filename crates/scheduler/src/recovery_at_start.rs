@@ -91,9 +91,9 @@ fn requeue_orphans(
             dead.iter().find(|(row, _)| row.id == held.worker).map(|(_, dead_worker)| dead_worker);
         let may_have_started =
             dead_worker.is_none_or(|dead_worker| may_have_started(dead_worker, &key, held.pid));
-        let is_charged = dead_worker
+        let is_evidence = dead_worker
             .is_some_and(|dead_worker| dead_worker.is_same_boot && has_started(dead_worker, &key, held.pid));
-        let decision = match (may_have_started, is_charged) {
+        let decision = match (may_have_started, is_evidence) {
             (false, _) => OrphanDecision::NeverStarted,
             (true, false) => OrphanDecision::RunAgain(None),
             (true, true) => {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_core::change::WorkflowAlarm;
+use windlass_core::change::WorkflowAlert;
 use windlass_core::classify::{FailureClassifier, FailureEvidence, NodeFailureCounts, TerminationCause};
 use windlass_core::dispatch::LocationConstraint;
 use windlass_core::failure_handlers::{
@@ -184,14 +184,14 @@ impl WorkflowRetryPolicy {
     }
 
     /// The alarm that the retry budget is spent, in the same commit as the failure that was refused a retry.
-    pub(crate) fn budget_alarm(&self, workflow: &WorkflowRow) -> WorkflowAlarm {
+    pub(crate) fn budget_alarm(&self, workflow: &WorkflowRow) -> WorkflowAlert {
         let message = format!(
             "the retry budget is used up ({} retries were granted): no more jobs are started until the workflow is resumed",
             self.granted
         );
         let granted = self.granted_before + self.granted;
         let data = serde_json::json!({ "run_id": workflow.run_id, "is_used_up": true, "granted": granted });
-        WorkflowAlarm { category: BUDGET_EVENT.to_owned(), message, data }
+        WorkflowAlert { category: BUDGET_EVENT.to_owned(), message, data }
     }
 }
 

@@ -128,8 +128,8 @@ impl Caller {
         relation: ObjectRelation,
         what: impl fmt::Display,
     ) -> ApiResult<()> {
-        let verdict = decide_access(operation, self.0.role, self.0.scopes, relation);
-        let refused = match verdict {
+        let access_decision = decide_access(operation, self.0.role, self.0.scopes, relation);
+        let refused = match access_decision {
             AccessDecision::Allow => return Ok(()),
             AccessDecision::Hide => return Err(ApiError::not_found(what)),
             AccessDecision::ForbidScope => {
@@ -139,7 +139,7 @@ impl Caller {
                 ApiError::forbidden(format!("role {} does not permit this operation", self.0.role))
             }
         };
-        Err(match suggest_remedy(operation, verdict, relation) {
+        Err(match suggest_remedy(operation, access_decision, relation) {
             Some(remedy) => refused.with_hint(remedy),
             None => refused,
         })
@@ -286,7 +286,7 @@ impl Caller {
         workflow: WorkflowId,
     ) -> ApiResult<()> {
         let is_here = asks.allocation == Some(allocation.0) && asks.workflow == Some(workflow);
-        let is_heir = match (&asks.before, asks.allocation, asks.workflow) {
+        let is_continuation = match (&asks.before, asks.allocation, asks.workflow) {
             (Some(before), None, None) => {
                 let before = before.worker;
                 let row = state.with_store(move |store| store.worker(before)).await?;
@@ -294,7 +294,7 @@ impl Caller {
             }
             _ => false,
         };
-        if (is_here && asks.slurm.is_some()) || is_heir {
+        if (is_here && asks.slurm.is_some()) || is_continuation {
             return Ok(());
         }
         Err(ApiError::forbidden(format!("this token is valid only for workers in allocation {allocation}")))

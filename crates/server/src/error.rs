@@ -241,7 +241,7 @@ impl From<windlass_store::StoreError> for ApiError {
             | E::Conflict { .. }
             | E::Action { .. }
             | E::StaleRun { .. }
-            | E::NotBuried { .. }
+            | E::WorkersMayBeAlive { .. }
             | E::NotRunning { .. }
             | E::StillActive { .. }
             | E::JobIsHeld { .. }

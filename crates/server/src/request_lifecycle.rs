@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windlass_core::requests::rounds;
 use windlass_requests::{
-    LifecycleDependencies, LifecycleOptions, LocalCatalog, ReconcilerWaker, RequestLifecycle,
+    LifecycleDependencies, LifecycleOptions, LocalCatalog, RequestLifecycle, RequestReconcilerWaker,
 };
 use windlass_scheduler::service::SchedulerHandle;
 use windlass_store::{StoreDatabase, StoreLocation};
@@ -16,7 +16,7 @@ pub(crate) fn open_lifecycle(
     options: &ServeOptions,
     database: &Arc<dyn StoreDatabase>,
     service: &SchedulerHandle,
-    waker: ReconcilerWaker,
+    waker: RequestReconcilerWaker,
 ) -> io::Result<RequestLifecycle> {
     let catalog = LocalCatalog::new(Arc::clone(database), &options.requests.tape_rse);
     let parts = LifecycleDependencies {

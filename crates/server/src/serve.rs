@@ -30,8 +30,10 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Authenticator, AuthenticatorOptions, TokenSecret};
-use windlass_requests::ReconcilerWaker;
-use windlass_scheduler::service::{EnsureWorkerDead, OnSilentWorker, SchedulerHandle, SchedulerOptions};
+use windlass_requests::RequestReconcilerWaker;
+use windlass_scheduler::service::{
+    EnsureWorkerDead, OnUnreachableAllocationWorker, SchedulerHandle, SchedulerOptions,
+};
 use windlass_slurm::allocation_reconciler::AllocationReconcilerWaker;
 use windlass_store::lock::{self, LockGuard, LockScope};
 use windlass_store::{LeaderLease, Store, StoreDatabase, StoreLocation};
@@ -314,7 +316,7 @@ impl ServerFrontend {
         };
         let auth = Arc::new(Authenticator::open(auth_options)?);
         let leader_lease = lock.leader_lease();
-        let waker = ReconcilerWaker::default();
+        let waker = RequestReconcilerWaker::default();
         let of_slurm = AllocationReconcilerWaker::default();
         let service_options =
             self.service_options(options, &events, &leader_lease, waker.clone(), of_slurm.clone());
@@ -386,15 +388,16 @@ impl ServerFrontend {
         options: &ServeOptions,
         events: &EventPublisher,
         leader_lease: &LeaderLease,
-        waker: ReconcilerWaker,
+        waker: RequestReconcilerWaker,
         of_slurm: AllocationReconcilerWaker,
     ) -> SchedulerOptions {
         let (events, overlap, leader_lease) =
             (events.clone(), leader_lease.remaining_overlap(), leader_lease.clone());
         // Without Slurm management no Slurm query could be answered.
         let fences = options.slurm.as_ref().map(|_| of_slurm.clone());
-        let on_silent = fences
-            .map(|fences| Arc::new(move |silent| fences.notify_silent_worker(silent)) as OnSilentWorker);
+        let on_silent = fences.map(|fences| {
+            Arc::new(move |silent| fences.notify_silent_worker(silent)) as OnUnreachableAllocationWorker
+        });
         SchedulerOptions {
             lease: options.lease,
             grace: options.stop_grace,
@@ -468,9 +471,9 @@ impl Drop for RunningServer {
 }
 
 /// Warns if a worker of an earlier run may still be running.
-fn warn_if_alive(bury: EnsureWorkerDead) -> EnsureWorkerDead {
+fn warn_if_alive(end_worker: EnsureWorkerDead) -> EnsureWorkerDead {
     Arc::new(move |worker| {
-        let is_dead = bury(worker);
+        let is_dead = end_worker(worker);
         if !is_dead {
             let (host, pid) = (&worker.host, worker.pid);
             tracing::warn!(%host, pid, "a worker of an earlier run may be alive: its jobs stay assigned until it is retired");

@@ -18,8 +18,8 @@ use windlass_core::slurm::cluster_profile::ClusterProfile;
 use windlass_core::slurm::database_id;
 use windlass_scheduler::service::SchedulerHandle;
 use windlass_slurm::allocation_reconciler::{
-    AllocationReconciler, AllocationReconcilerOptions, AllocationReconcilerWaker, CredentialIssuer,
-    ReconcilerDependencies,
+    AllocationReconciler, AllocationReconcilerDependencies, AllocationReconcilerOptions,
+    AllocationReconcilerWaker, CredentialIssuer,
 };
 use windlass_slurm::cluster_discovery::{self, ClusterDiscoveryError};
 use windlass_slurm::slurm_client::{SlurmClient, SlurmUnavailable};
@@ -66,7 +66,8 @@ pub(crate) fn open_allocation_reconciler(
         AcceptedJobOwners::Users(users) => Some(users.iter().chain([&options.owner]).cloned().collect()),
         AcceptedJobOwners::All => None,
     };
-    let parts = ReconcilerDependencies { database: Arc::clone(database), scheduler: service.clone() };
+    let parts =
+        AllocationReconcilerDependencies { database: Arc::clone(database), scheduler: service.clone() };
     AllocationReconciler::open(parts, waker, reconciler).map(Some)
 }
 
@@ -218,16 +219,16 @@ mod tests {
     use windlass_auth::{
         AuthenticationError, AuthenticatorOptions, CredentialBinding, PresentedCredentials, TokenScopes,
     };
-    use windlass_store::model::{ListedJobs, NewWorkflow};
+    use windlass_store::model::{InMemoryJobSource, NewWorkflow};
     use windlass_store::sqlite::SqliteStore;
 
     #[test]
     fn allocation_token_expires_with_the_allocation() {
         let dir = tempfile::tempdir().unwrap();
-        let opened = SqliteStore::open_or_create(dir.path().join("books.db")).unwrap();
+        let opened = SqliteStore::open_or_create(dir.path().join("store.db")).unwrap();
         let store: Arc<dyn Store> = Arc::new(opened.store);
         let new = NewWorkflow { name: "w", user: "ana", submission_dir: "/", ..NewWorkflow::default() };
-        let id = store.create_workflow(&new, &mut ListedJobs::new([]), SystemClock.now()).unwrap();
+        let id = store.create_workflow(&new, &mut InMemoryJobSource::new([]), SystemClock.now()).unwrap();
         let workflow = store.workflow(id).unwrap().unwrap();
         let tokens = Some(Arc::new(SqlTokenStore(Arc::clone(&store))) as Arc<dyn windlass_auth::TokenStore>);
         let auth = Arc::new(

@@ -16,7 +16,7 @@ struct Options {
     from: u64,
     seeds: u64,
     jobs: u64,
-    world: SimulationSetup,
+    setup: SimulationSetup,
 }
 
 fn main() -> ExitCode {
@@ -30,11 +30,11 @@ fn main() -> ExitCode {
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { from: 1, seeds: 20, jobs: 2, world: SimulationSetup::large(0) };
+    let mut options = Options { from: 1, seeds: 20, jobs: 2, setup: SimulationSetup::large(0) };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
         if word == "--request" {
-            options.world.history_of = Some(value);
+            options.setup.history_of = Some(value);
             continue;
         }
         let number: u64 = value.parse().map_err(|_| format!("`{word} {value}`: not a number"))?;
@@ -43,9 +43,9 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seeds" => options.seeds = number,
             "--from" => options.from = number,
             "--seed" => (options.from, options.seeds) = (number, 1),
-            "--requests" => options.world.requests = small()?,
-            "--sites" => options.world.sites = small()?,
-            "--days" => options.world.days = small()?,
+            "--requests" => options.setup.requests = small()?,
+            "--sites" => options.setup.sites = small()?,
+            "--days" => options.setup.days = small()?,
             "--jobs" => options.jobs = number.max(1),
             _ => return Err(format!("`{word}` is not an option")),
         }
@@ -68,8 +68,8 @@ fn soak(options: &Options) -> ExitCode {
                         return;
                     }
                     let begin = Instant::now();
-                    let world = SimulationSetup { seed, ..options.world.clone() };
-                    let Ok(outcome) = catch_unwind(|| run_simulation(&world)) else {
+                    let setup = SimulationSetup { seed, ..options.setup.clone() };
+                    let Ok(outcome) = catch_unwind(|| run_simulation(&setup)) else {
                         println!("seed {seed}: a decision panicked; the message is above");
                         panicked.fetch_add(1, Ordering::Relaxed);
                         continue;

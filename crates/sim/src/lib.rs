@@ -11,7 +11,7 @@
 //! | `simulation.rs` | the simulation and its events |
 //! | `setup.rs` | size, rates of failures, and faults that are injected on purpose |
 //! | `sites.rs`, `request_generator.rs`, `simulated_operators.rs` | sites; requests and their input; operators |
-//! | `backends/` | runs, units, nodes, the fate of attempts |
+//! | `backends/` | runs, units, nodes, the outcomes of attempts |
 //! | `simulated_server/` | passes, decisions, effects, crashes |
 //! | `memory_store.rs` | the rows, and how commits are applied |
 //! | `invariants/` | what must always hold |

@@ -26,7 +26,7 @@ pub(crate) struct RequestGroundTruth {
 
 /// The flaw of an input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FileFlaw {
+pub(crate) enum FileDefect {
     /// No copy is readable. `shy`: the first attempt does not report it.
     Corrupt { shy: bool },
     /// The copy at this site is bad.
@@ -40,7 +40,7 @@ pub(crate) struct GeneratedRequest {
     pub(crate) request: Request,
     pub(crate) truth: RequestGroundTruth,
     pub(crate) files: Vec<CatalogFile>,
-    pub(crate) flaws: BTreeMap<String, FileFlaw>,
+    pub(crate) defects: BTreeMap<String, FileDefect>,
 }
 
 /// Generates the request with this number.
@@ -49,13 +49,13 @@ pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> Gene
     let name = format!("sim_{number:04}_v1");
     let mut document = common_fields(&name, &mut random, sites);
     let mut files = Vec::new();
-    let mut flaws = BTreeMap::new();
+    let mut defects = BTreeMap::new();
     if random.chance(0.35) {
         set_generation(&mut document, &mut random);
     } else {
         let events_of_file = set_input(&mut document, number, &mut random);
         files = generate_files(number, events_of_file, &mut random, sites);
-        flaws = generate_flaws(&files, &mut random);
+        defects = generate_defects(&files, &mut random);
     }
     let context =
         document::DocumentContext { requestor: "operator", name_suffix: "1", max_memory_per_core_mb: 3000 };
@@ -69,7 +69,7 @@ pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> Gene
         is_broken: random.chance(failure_rates::BROKEN_REQUESTS),
         is_condor: random.chance(0.5),
     };
-    GeneratedRequest { request, truth, files, flaws }
+    GeneratedRequest { request, truth, files, defects }
 }
 
 fn common_fields(name: &str, random: &mut SeededRandom, sites: &[String]) -> Value {
@@ -180,19 +180,20 @@ fn generate_files(
     files
 }
 
-fn generate_flaws(files: &[CatalogFile], random: &mut SeededRandom) -> BTreeMap<String, FileFlaw> {
-    let mut flaws = BTreeMap::new();
+fn generate_defects(files: &[CatalogFile], random: &mut SeededRandom) -> BTreeMap<String, FileDefect> {
+    let mut defects = BTreeMap::new();
     for file in files {
         if random.chance(failure_rates::CORRUPT_FILES) {
-            flaws.insert(file.lfn.clone(), FileFlaw::Corrupt { shy: random.chance(0.3) });
+            defects.insert(file.lfn.clone(), FileDefect::Corrupt { shy: random.chance(0.3) });
         } else if random.chance(failure_rates::BAD_COPIES) {
             let places: Vec<&String> = file.replicas.keys().collect();
-            flaws.insert(file.lfn.clone(), FileFlaw::BadCopy { site: (*random.pick_one(&places)).clone() });
+            defects
+                .insert(file.lfn.clone(), FileDefect::BadCopy { site: (*random.pick_one(&places)).clone() });
         } else if random.chance(failure_rates::POISON) {
-            flaws.insert(file.lfn.clone(), FileFlaw::Poison);
+            defects.insert(file.lfn.clone(), FileDefect::Poison);
         }
     }
-    flaws
+    defects
 }
 
 #[cfg(test)]
@@ -205,14 +206,14 @@ mod tests {
         let sites: Vec<String> = (0..20).map(|n| format!("T2_{n}")).collect();
         let commands: Vec<GeneratedRequest> =
             (0..200).map(|number| generate_request(number, 5, &sites)).collect();
-        let ways: BTreeSet<_> = commands.iter().map(|wish| wish.request.splitting_algo).collect();
+        let ways: BTreeSet<_> = commands.iter().map(|scenario| scenario.request.splitting_algo).collect();
         assert_eq!(ways.len(), 4);
-        assert!(commands.iter().any(|wish| wish.request.generation.is_some()));
-        assert!(commands.iter().any(|wish| !wish.request.production_steps.is_empty()));
-        assert!(commands.iter().any(|wish| wish.truth.is_broken));
-        let flaws = || commands.iter().flat_map(|wish| wish.flaws.values());
-        assert!(flaws().any(|flaw| matches!(flaw, FileFlaw::Corrupt { shy: true })));
-        assert!(flaws().any(|flaw| matches!(flaw, FileFlaw::BadCopy { .. })));
-        assert!(flaws().any(|flaw| *flaw == FileFlaw::Poison));
+        assert!(commands.iter().any(|scenario| scenario.request.generation.is_some()));
+        assert!(commands.iter().any(|scenario| !scenario.request.production_steps.is_empty()));
+        assert!(commands.iter().any(|scenario| scenario.truth.is_broken));
+        let defects = || commands.iter().flat_map(|scenario| scenario.defects.values());
+        assert!(defects().any(|defect| matches!(defect, FileDefect::Corrupt { shy: true })));
+        assert!(defects().any(|defect| matches!(defect, FileDefect::BadCopy { .. })));
+        assert!(defects().any(|defect| *defect == FileDefect::Poison));
     }
 }

@@ -1,6 +1,6 @@
 //! Simulated people: operators who look at held requests, and users who change their requests.
 
-use crate::request_generator::FileFlaw;
+use crate::request_generator::FileDefect;
 use crate::seeded_random::SeededRandom;
 use crate::setup::{InjectedFault, failure_rates};
 use crate::simulation::{RequestSimulation, SimulationEvent};
@@ -122,7 +122,7 @@ impl RequestSimulation {
                 reason: "most of it fails there".to_owned(),
                 failure_data: serde_json::Value::Null,
                 by: OPERATOR_NAME.to_owned(),
-                expires_at: self.now.after(Duration::from_hours(48)),
+                expires_at: self.now.plus(Duration::from_hours(48)),
             })));
         }
         changes
@@ -130,8 +130,8 @@ impl RequestSimulation {
 
     /// After several releases the operator identifies the files that crash the jobs.
     fn poison_files(&self, request: &str) -> Vec<String> {
-        let flaws = self.request_facts[request].data.flaws.iter();
-        flaws.filter(|(_, flaw)| **flaw == FileFlaw::Poison).map(|(lfn, _)| lfn.clone()).collect()
+        let defects = self.request_facts[request].data.defects.iter();
+        defects.filter(|(_, defect)| **defect == FileDefect::Poison).map(|(lfn, _)| lfn.clone()).collect()
     }
 
     /// Whether all units have another site, which is required for a ban.

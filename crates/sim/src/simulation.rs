@@ -5,7 +5,7 @@ use crate::event_queue::SimulationEventQueue;
 use crate::history::RequestHistories;
 use crate::invariants::{InvariantChecker, OutputCatalog};
 use crate::memory_store::MemoryStore;
-use crate::request_generator::{FileFlaw, GeneratedRequest, RequestGroundTruth, generate_request};
+use crate::request_generator::{FileDefect, GeneratedRequest, RequestGroundTruth, generate_request};
 use crate::seeded_random::SeededRandom;
 use crate::setup::{InjectedFault, SimulationSetup, failure_rates};
 use crate::simulated_operators::SimulatedOperators;
@@ -75,7 +75,7 @@ pub(crate) enum SimulationEvent {
 #[derive(Debug)]
 pub(crate) struct SimulatedInputFiles {
     pub(crate) files: Vec<CatalogFile>,
-    pub(crate) flaws: BTreeMap<String, FileFlaw>,
+    pub(crate) defects: BTreeMap<String, FileDefect>,
     index: BTreeMap<String, usize>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct RequestSimulation {
     pub(crate) admission_settings: admission::AdmissionSettings,
     pub(crate) plan_settings: PlanSettings,
     /// Whether random failures have stopped.
-    pub(crate) is_calm: bool,
+    pub(crate) are_faults_over: bool,
     random: SeededRandom,
     end_at: Timestamp,
     unsubmitted: u32,
@@ -124,15 +124,15 @@ pub(crate) struct RequestSimulation {
 /// Runs a simulation to its end.
 pub fn run_simulation(setup: &SimulationSetup) -> SimulationOutcome {
     let mut sim = RequestSimulation::new(setup.clone());
-    let limit = sim.end_at.after(failure_rates::DRAIN);
+    let limit = sim.end_at.plus(failure_rates::DRAIN);
     while let Some((at, event)) = sim.events.next_event() {
         if at > limit || sim.invariants.has_too_many_violations() {
             break;
         }
         sim.now = at;
-        sim.is_calm = at > sim.end_at;
+        sim.are_faults_over = at > sim.end_at;
         sim.on_event(event);
-        if sim.is_calm && sim.unsubmitted == 0 && sim.store.open_requests().next().is_none() {
+        if sim.are_faults_over && sim.unsubmitted == 0 && sim.store.open_requests().next().is_none() {
             break;
         }
     }
@@ -182,9 +182,9 @@ impl RequestSimulation {
                 ..admission::AdmissionSettings::default()
             },
             plan_settings: plan_settings(),
-            is_calm: false,
+            are_faults_over: false,
             random: SeededRandom::for_part(seed, "weather"),
-            end_at: START.after(Duration::from_hours(24 * u64::from(setup.days))),
+            end_at: START.plus(Duration::from_hours(24 * u64::from(setup.days))),
             unsubmitted: setup.requests,
             setup,
         };
@@ -198,10 +198,10 @@ impl RequestSimulation {
         let mut rng = SeededRandom::for_part(self.setup.seed, "arrivals");
         let hours = 24.0 * f64::from(self.setup.days);
         for number in 0..self.setup.requests {
-            let GeneratedRequest { request, truth, files, flaws } =
+            let GeneratedRequest { request, truth, files, defects } =
                 generate_request(number, self.setup.seed, &names);
             let index = files.iter().enumerate().map(|(at, file)| (file.lfn.clone(), at)).collect();
-            let data = Arc::new(SimulatedInputFiles { files, flaws, index });
+            let data = Arc::new(SimulatedInputFiles { files, defects, index });
             let facts = RequestScenario { truth, data, time_hint: request.time_per_event_sec };
             self.request_facts.insert(request.request_name.clone(), facts);
             // Most requests are submitted early, to leave time for failures.
@@ -219,12 +219,12 @@ impl RequestSimulation {
     }
 
     pub(crate) fn schedule_after(&mut self, after: Duration, event: SimulationEvent) {
-        self.events.schedule(self.now.after(after), event);
+        self.events.schedule(self.now.plus(after), event);
     }
 
     /// Schedules a failure with this mean interval, until the end of failures.
     fn schedule_next(&mut self, mean: Duration, event: SimulationEvent) {
-        let at = self.now.after(self.random.time_until_next(mean));
+        let at = self.now.plus(self.random.time_until_next(mean));
         if at < self.end_at {
             self.events.schedule(at, event);
         }

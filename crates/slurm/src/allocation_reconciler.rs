@@ -45,12 +45,12 @@ const RESERVED_CALLS: u32 = 5;
 
 /// What the reconciler works with.
 #[derive(Clone)]
-pub struct ReconcilerDependencies {
+pub struct AllocationReconcilerDependencies {
     pub database: Arc<dyn StoreDatabase>,
     pub scheduler: SchedulerHandle,
 }
 
-impl std::fmt::Debug for ReconcilerDependencies {
+impl std::fmt::Debug for AllocationReconcilerDependencies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").finish_non_exhaustive()
     }
@@ -106,7 +106,7 @@ impl AllocationReconcilerOptions {
 
 /// Status of the reconciler.
 #[derive(Clone, Debug, Default)]
-pub struct ReconcilerStatus {
+pub struct AllocationReconcilerStatus {
     pub passes: u64,
     pub last_pass_at: Option<Timestamp>,
     /// Time of the last answered poll.
@@ -119,13 +119,13 @@ pub struct ReconcilerStatus {
 
 /// The handle; cheap to clone. When the last one is dropped, the reconciler ends after the current pass.
 #[derive(Clone, Debug)]
-pub struct AllocationReconciler(Arc<ReconcilerThread>);
+pub struct AllocationReconciler(Arc<AllocationReconcilerThread>);
 
 #[derive(Debug)]
-struct ReconcilerThread {
+struct AllocationReconcilerThread {
     mailbox: AllocationReconcilerWaker,
     slurm: Arc<SlurmClient>,
-    status: Arc<Mutex<ReconcilerStatus>>,
+    status: Arc<Mutex<AllocationReconcilerStatus>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -133,12 +133,12 @@ impl AllocationReconciler {
     /// Resumes all open allocations of the database. `wake` is the handle for notices. Only one reconciler may
     /// run per database.
     pub fn open(
-        parts: ReconcilerDependencies,
+        parts: AllocationReconcilerDependencies,
         waker: AllocationReconcilerWaker,
         options: AllocationReconcilerOptions,
     ) -> std::io::Result<Self> {
         let slurm = Arc::new(SlurmClient::new(options.slurm.clone()));
-        let status = Arc::new(Mutex::new(ReconcilerStatus::default()));
+        let status = Arc::new(Mutex::new(AllocationReconcilerStatus::default()));
         let passes = AllocationPassRunner::new(parts, Arc::clone(&slurm), options, Arc::clone(&status));
         waker.reopen();
         let mailbox = waker.clone();
@@ -146,7 +146,7 @@ impl AllocationReconciler {
         let thread = thread::Builder::new()
             .name("windlass-slurm".into())
             .spawn(move || run_passes(&mailbox, &shared_status, passes))?;
-        Ok(Self(Arc::new(ReconcilerThread {
+        Ok(Self(Arc::new(AllocationReconcilerThread {
             mailbox: waker,
             slurm,
             status,
@@ -158,7 +158,7 @@ impl AllocationReconciler {
         &self.0.mailbox
     }
 
-    pub fn status(&self) -> ReconcilerStatus {
+    pub fn status(&self) -> AllocationReconcilerStatus {
         lock_ignoring_poison(&self.0.status).clone()
     }
 
@@ -178,7 +178,7 @@ impl AllocationReconciler {
         }
         if left.calls < RESERVED_CALLS {
             return Err(SlurmUnavailable::OutOfBudget {
-                until: SystemClock.now().after(Duration::from_mins(1)),
+                until: SystemClock.now().plus(Duration::from_mins(1)),
             });
         }
         Ok(&self.0.slurm)
@@ -200,7 +200,7 @@ impl AllocationReconciler {
     }
 }
 
-impl ReconcilerThread {
+impl AllocationReconcilerThread {
     fn stop(&self) {
         self.mailbox.stop();
         let is_other = |thread: &mut JoinHandle<()>| thread.thread().id() != thread::current().id();
@@ -212,7 +212,7 @@ impl ReconcilerThread {
     }
 }
 
-impl Drop for ReconcilerThread {
+impl Drop for AllocationReconcilerThread {
     fn drop(&mut self) {
         self.stop();
     }
@@ -228,7 +228,7 @@ const MIN_PASS_INTERVAL: Duration = Duration::from_millis(5);
 
 fn run_passes(
     mailbox: &AllocationReconcilerWaker,
-    status: &Mutex<ReconcilerStatus>,
+    status: &Mutex<AllocationReconcilerStatus>,
     mut passes: AllocationPassRunner,
 ) {
     let mut wait_until = Instant::now();
@@ -256,7 +256,7 @@ fn run_passes(
 fn run_pass_catching_panics(
     passes: &mut AllocationPassRunner,
     notices: &ReceivedNotices,
-    status: &Mutex<ReconcilerStatus>,
+    status: &Mutex<AllocationReconcilerStatus>,
 ) -> Duration {
     catch_unwind(AssertUnwindSafe(|| passes.run_pass(notices))).unwrap_or_else(|_| {
         tracing::error!("a pass over the allocations failed; the next one starts again from the database");

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_api::slurm::SlurmAccountingEntry;
 use windlass_core::slurm::job_steps::SlurmStep;
-use windlass_core::slurm::slurm_jobs::{AccountedJob, QueueJob};
+use windlass_core::slurm::slurm_jobs::{SacctJob, SqueueJob};
 use windlass_process::command;
 use windlass_types::{SystemClock, Timestamp};
 
@@ -112,7 +112,7 @@ pub struct SlurmClient {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountingRecords {
     Disabled,
-    Jobs(BTreeMap<u64, AccountedJob>),
+    Jobs(BTreeMap<u64, SacctJob>),
 }
 
 /// Maximum number of ids per command.
@@ -135,7 +135,7 @@ impl SlurmClient {
     }
 
     /// All jobs of this user that the controller knows, including those that ended recently: one call.
-    pub fn list_jobs(&self) -> SlurmOutcome<Vec<QueueJob>> {
+    pub fn list_jobs(&self) -> SlurmOutcome<Vec<SqueueJob>> {
         let arguments = ["-h", "-r", "-t", "all", "--me", "-o", squeue::FORMAT];
         self.run_command(SlurmTool::Squeue, &arguments.map(str::to_owned))
             .map_answer(|printed| squeue::parse_queue(&printed))

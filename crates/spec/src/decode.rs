@@ -4,7 +4,6 @@
 //! unquoted scalars only where the field expects one. A bad value is reported and skipped, so that one pass finds
 //! all errors.
 
-mod braces;
 mod deferred_sections;
 mod failure_rules;
 mod field_rules;
@@ -16,6 +15,7 @@ mod limits;
 mod object;
 mod recording;
 pub(crate) mod tables;
+mod unquoted_braces;
 mod values;
 mod workflow;
 
@@ -25,7 +25,9 @@ mod tests;
 pub(crate) use json::MANAGED_SBATCH_OPTIONS;
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, NodeId, ScalarText, StopReading};
+use crate::event::{
+    DocumentEvent, DocumentEventKind, DocumentEventStream, DocumentNodeId, ScalarText, StopReading,
+};
 use crate::expand::WorkflowConstants;
 use crate::model::WorkflowSpec;
 use crate::source::SourceSpan;
@@ -76,13 +78,13 @@ impl NameCompleteness {
 }
 
 /// Decodes a whole document.
-pub(crate) fn decode_spec<'s>(source: &'s str, events: impl EventStream<'s>) -> DecodedSpec<'s> {
+pub(crate) fn decode_spec<'s>(source: &'s str, events: impl DocumentEventStream<'s>) -> DecodedSpec<'s> {
     workflow::build_spec(source, events)
 }
 
 /// Decodes a whole document as JSON, without checking its fields.
 #[cfg(test)]
-pub(crate) fn decode_json_document<'s>(events: impl EventStream<'s>) -> Option<serde_json::Value> {
+pub(crate) fn decode_json_document<'s>(events: impl DocumentEventStream<'s>) -> Option<serde_json::Value> {
     let mut decoder = SpecDecoder::new(events);
     let root = decoder.next_event().ok()?;
     decoder.decode_json(root).ok()?
@@ -104,7 +106,7 @@ struct SpecDecoder<'s, E> {
 
 /// A list being decoded.
 struct OpenList {
-    id: Option<NodeId>,
+    id: Option<DocumentNodeId>,
 }
 
 /// The subject of a value in messages.
@@ -146,7 +148,7 @@ pub(crate) fn indefinite_article(what: &str) -> &'static str {
 /// A string and its location.
 type SpannedText<'s> = (Cow<'s, str>, SourceSpan);
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     fn new(events: E) -> Self {
         Self {
             events,

@@ -15,7 +15,7 @@ pub(crate) struct StopReading;
 
 /// Identity of a map or list that may be repeated (through an alias).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct NodeId(pub(crate) u32);
+pub(crate) struct DocumentNodeId(pub(crate) u32);
 
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentEvent<'s> {
@@ -25,9 +25,9 @@ pub(crate) struct DocumentEvent<'s> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum DocumentEventKind<'s> {
-    MapStart(Option<NodeId>),
+    MapStart(Option<DocumentNodeId>),
     MapEnd,
-    SeqStart(Option<NodeId>),
+    SeqStart(Option<DocumentNodeId>),
     SeqEnd,
     Key {
         text: Cow<'s, str>,
@@ -106,7 +106,7 @@ pub(crate) fn is_json_number(text: &str) -> bool {
 }
 
 /// A pull stream of events.
-pub(crate) trait EventStream<'s> {
+pub(crate) trait DocumentEventStream<'s> {
     fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading>;
 
     /// Skips to the end of the innermost open map or list.

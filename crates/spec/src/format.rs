@@ -1,7 +1,7 @@
 //! The file formats of specs: detection, and the front end that parses each.
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostics};
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, StopReading};
 use crate::json::JsonReader;
 use crate::tree::{DocumentTree, TreeReplay};
 use crate::yaml::YamlReader;
@@ -108,7 +108,7 @@ impl<'s> FormatReader<'s> {
     }
 }
 
-impl<'s> EventStream<'s> for FormatReader<'s> {
+impl<'s> DocumentEventStream<'s> for FormatReader<'s> {
     fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         if let Self::Unread(text, read) = self {
             *self = read(text, sink).map_or(Self::Stopped, |tree| Self::Tree(TreeReplay::new(tree)));

@@ -5,7 +5,7 @@ mod number;
 mod string;
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, ScalarText, StopReading};
 use crate::source::SourceSpan;
 use crate::tree::{MAX_DEPTH, too_deep_error};
 use std::borrow::Cow;
@@ -259,7 +259,7 @@ impl<'s> JsonReader<'s> {
     }
 }
 
-impl<'s> EventStream<'s> for JsonReader<'s> {
+impl<'s> DocumentEventStream<'s> for JsonReader<'s> {
     fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         self.skip_space(sink)?;
         match self.levels.last() {

@@ -2,7 +2,7 @@
 //! that is not possible: formats that scatter one list over the file (TOML, KDL), conversions, and edits.
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, ScalarText, StopReading};
 use crate::source::SourceSpan;
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ impl<'s> DocumentTree<'s> {
 
     /// Reads a whole document. Returns `None` if it is empty.
     pub(crate) fn from_events(
-        events: &mut impl EventStream<'s>,
+        events: &mut impl DocumentEventStream<'s>,
         sink: &mut DiagnosticSink,
     ) -> Result<Option<Self>, StopReading> {
         let first = events.next_event(sink)?;
@@ -63,7 +63,7 @@ impl<'s> DocumentTree<'s> {
 
     fn read_value(
         event: DocumentEvent<'s>,
-        events: &mut impl EventStream<'s>,
+        events: &mut impl DocumentEventStream<'s>,
         sink: &mut DiagnosticSink,
     ) -> Result<Self, StopReading> {
         let mut tree = Self::new(TreeValue::Bad, event.span);
@@ -203,7 +203,7 @@ impl<'s> TreeReplay<'s> {
     }
 }
 
-impl<'s> EventStream<'s> for TreeReplay<'s> {
+impl<'s> DocumentEventStream<'s> for TreeReplay<'s> {
     fn next_event(&mut self, _: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         let Some(level) = self.levels.last_mut() else {
             let end = DocumentEvent { kind: DocumentEventKind::End, span: SourceSpan::default() };

@@ -5,7 +5,7 @@ mod nodes;
 mod syntax;
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, NodeId, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, DocumentNodeId, StopReading};
 use crate::source::SourceSpan;
 use nodes::{CapturedNode, YamlNode, YamlNodeKind, YamlNodes};
 
@@ -32,11 +32,11 @@ struct YamlLevel {
     /// In a map: a key (or the end) comes next.
     at_key: bool,
     /// Its recording, if there is one.
-    id: Option<NodeId>,
+    id: Option<DocumentNodeId>,
     /// The number of active replays when it began.
     replay_depth: usize,
     /// Maps to merge after the map's own keys, because those take precedence.
-    merges: Vec<NodeId>,
+    merges: Vec<DocumentNodeId>,
     /// Set when all own keys of the map have been returned.
     own_end: Option<SourceSpan>,
 }
@@ -107,7 +107,7 @@ impl<'s> YamlReader<'s> {
     fn enter_collection(
         &mut self,
         is_map: bool,
-        id: Option<NodeId>,
+        id: Option<DocumentNodeId>,
         span: SourceSpan,
         sink: &mut DiagnosticSink,
     ) -> Result<(), StopReading> {
@@ -194,7 +194,7 @@ impl<'s> YamlReader<'s> {
     }
 }
 
-impl<'s> EventStream<'s> for YamlReader<'s> {
+impl<'s> DocumentEventStream<'s> for YamlReader<'s> {
     fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         match self.levels.last() {
             None => self.next_outside(sink),

@@ -16,23 +16,23 @@ struct Stage {
     parameters: Vec<Value>,
     /// Whether values are zipped: each parameter is then written out, with the same number of values.
     zip: bool,
-    writes: Option<Writes>,
+    writes: Option<WrittenObjects>,
     /// Output of an earlier stage.
-    after: Option<(Index, After)>,
+    after: Option<(Index, DependencyForm)>,
     /// Inserted in texts where anything is allowed.
     odd: String,
     fields: Vec<Field>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Writes {
+enum WrittenObjects {
     Files,
     FilesInCommand,
     UserData,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum After {
+enum DependencyForm {
     Regex,
     /// By names with all parameters of that stage filled in: only its first job.
     FirstByName,
@@ -79,11 +79,15 @@ fn stage() -> impl Strategy<Value = Stage> {
     ];
     let writes = prop::sample::select(vec![
         None,
-        Some(Writes::Files),
-        Some(Writes::FilesInCommand),
-        Some(Writes::UserData),
+        Some(WrittenObjects::Files),
+        Some(WrittenObjects::FilesInCommand),
+        Some(WrittenObjects::UserData),
     ]);
-    let after = prop::sample::select(vec![After::Regex, After::FirstByName, After::Products]);
+    let after = prop::sample::select(vec![
+        DependencyForm::Regex,
+        DependencyForm::FirstByName,
+        DependencyForm::Products,
+    ]);
     let fields = prop::sample::subsequence(
         vec![
             Field::Env,
@@ -151,15 +155,15 @@ impl Stage {
         let mut command = format!("run {{v}} {}", self.odd);
         let product = format!("product{number}{suffix}");
         let made = self.writes.map(|writes| match writes {
-            Writes::Files | Writes::FilesInCommand => {
-                if matches!(writes, Writes::Files) {
+            WrittenObjects::Files | WrittenObjects::FilesInCommand => {
+                if matches!(writes, WrittenObjects::Files) {
                     job.insert("output_files".to_owned(), json!([product]));
                 } else {
                     command.extend([" > ${files.output.", &product, "}"]);
                 }
                 ("files", json!({"name": product, "path": format!("out/{number}{suffix} {{v}}.dat")}))
             }
-            Writes::UserData => {
+            WrittenObjects::UserData => {
                 job.insert("output_user_data".to_owned(), json!([product]));
                 (
                     "user_data",
@@ -170,11 +174,13 @@ impl Stage {
         if let Some((earlier, how)) = self.after.filter(|_| number > 0) {
             let earlier = earlier.index(number);
             let (key, value) = match (how, stages[earlier].writes) {
-                (After::Products, Some(Writes::UserData)) => {
+                (DependencyForm::Products, Some(WrittenObjects::UserData)) => {
                     ("input_user_data_regexes", format!("^product{earlier}(_|$)"))
                 }
-                (After::Products, Some(_)) => ("input_file_regexes", format!("^product{earlier}(_|$)")),
-                (After::FirstByName, _) if stages[earlier].suffix().is_empty() => {
+                (DependencyForm::Products, Some(_)) => {
+                    ("input_file_regexes", format!("^product{earlier}(_|$)"))
+                }
+                (DependencyForm::FirstByName, _) if stages[earlier].suffix().is_empty() => {
                     ("depends_on", format!("stage{earlier}"))
                 }
                 _ => ("depends_on_regexes", format!("^stage{earlier}(_|$)")),

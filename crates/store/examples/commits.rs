@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use windlass_core::change::{AttemptResult, WorkflowChange};
-use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_store::model::{JobFilter, ListedJobs, NewJob, NewWorker, NewWorkflow};
+use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_store::model::{InMemoryJobSource, JobFilter, NewJob, NewWorker, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{ChangeBatch, Store, WorkerStore as _};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage, ProcessExit};
@@ -178,7 +178,8 @@ fn create_named(
         })
         .collect();
     let command = "echo hello from this job; sleep 0.01";
-    let mut rows = ListedJobs::new(names.iter().map(|name| NewJob { name, command, ..NewJob::default() }));
+    let mut rows =
+        InMemoryJobSource::new(names.iter().map(|name| NewJob { name, command, ..NewJob::default() }));
     store.create_workflow(&workflow, &mut rows, SystemClock.now())
 }
 

@@ -10,13 +10,13 @@ use windlass_types::catalog::{
 
 /// The user who changes a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatasetWriter<'a> {
+pub struct DatasetEditor<'a> {
     pub user: &'a str,
     /// May also change datasets of other users, and those without a known owner.
     pub may_change_others: bool,
 }
 
-impl<'a> DatasetWriter<'a> {
+impl<'a> DatasetEditor<'a> {
     /// For a private database.
     pub const fn with_full_access(user: &'a str) -> Self {
         Self { user, may_change_others: true }
@@ -46,7 +46,7 @@ pub trait DatasetStore: Send + Sync {
         &self,
         dataset: &str,
         files: &[CatalogFile],
-        by: DatasetWriter<'_>,
+        by: DatasetEditor<'_>,
         now: Timestamp,
     ) -> Result<AddedFiles, StoreError>;
     /// Returns the files in the order in which they were added. Rejected if the dataset does not exist.
@@ -64,7 +64,7 @@ pub trait DatasetStore: Send + Sync {
     fn delete_dataset(
         &self,
         dataset: &str,
-        by: DatasetWriter<'_>,
+        by: DatasetEditor<'_>,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 

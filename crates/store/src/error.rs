@@ -88,7 +88,7 @@ pub enum StoreError {
     #[error(
         "the database {url} belongs to another application: it has a table `{table}` and was not created by windlass"
     )]
-    NotOurs { url: String, table: String },
+    ForeignDatabase { url: String, table: String },
 
     #[error("the database {url} is not empty: table `{table}` has rows")]
     NotEmpty { url: String, table: String },
@@ -149,7 +149,7 @@ pub enum StoreError {
     #[error("workers hold {held} jobs of workflow {workflow}")]
     StillActive { workflow: WorkflowId, held: u64 },
     #[error("workflow {workflow} has {workers} workers whose end is not confirmed")]
-    NotBuried { workflow: WorkflowId, workers: usize },
+    WorkersMayBeAlive { workflow: WorkflowId, workers: usize },
     #[error("{caller} is not running, so it cannot add jobs")]
     NotRunning { caller: AttemptKey },
     #[error("lineage `{lineage}` has added jobs {max} times, the maximum of the workflow")]
@@ -333,7 +333,7 @@ impl StoreError {
             Self::InDoubt { .. } => "check whether the change was applied before repeating it".into(),
             Self::Superseded { .. } => "restart this server to make it a standby".into(),
             Self::NotEmpty { .. } => "nothing was changed; copy into a new database (`createdb windlass`)".into(),
-            Self::NotOurs { .. } => "nothing was changed; create a separate database for windlass (`createdb windlass`)".into(),
+            Self::ForeignDatabase { .. } => "nothing was changed; create a separate database for windlass (`createdb windlass`)".into(),
             Self::NoSuchWorkflow(_) => "`windlass workflows` lists the workflows".into(),
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
@@ -354,7 +354,7 @@ impl StoreError {
             Self::NotOwner { .. } => "only its owner and operators may change it: add the files to a dataset of your own".into(),
             Self::InUse { .. } => "delete or change the objects that refer to it first".into(),
             Self::Circle { .. } => "remove one of the dependencies or files".into(),
-            Self::NotBuried { workflow, .. } => {
+            Self::WorkersMayBeAlive { workflow, .. } => {
                 format!("`windlass resume {workflow}` makes sure that their processes have ended; cancel the workflow if it should not continue")
             }
             Self::NotRunning { .. } => "only a running job can add jobs".into(),

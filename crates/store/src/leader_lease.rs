@@ -26,9 +26,9 @@ pub struct LeaderLease {
 impl LeaderLease {
     /// Creates a lease with contact now.
     pub(crate) fn held_since(at: Duration) -> Self {
-        let pulse = Self { last_contact: Some(Arc::default()), file: None };
-        pulse.renew(at);
-        pulse
+        let lease = Self { last_contact: Some(Arc::default()), file: None };
+        lease.renew(at);
+        lease
     }
 
     /// Creates the lease of a locked database file.
@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lease_becomes_uncertain_before_takeover_is_allowed() {
+    fn lease_becomes_uncertain_before_next_server_may_start() {
         let now = time_since_boot();
         assert!(LeaderLease::default().is_valid() && LeaderLease::default().remaining_overlap().is_zero());
-        let pulse = LeaderLease::held_since(now);
-        assert!(pulse.is_valid() && pulse.clone().remaining_overlap() < LEASE_DURATION);
-        pulse.renew(now.saturating_sub(LEASE_DURATION.saturating_sub(CLOCK_MARGIN)));
-        assert!(!pulse.is_valid());
-        pulse.renew(time_since_boot());
-        assert!(pulse.is_valid());
+        let lease = LeaderLease::held_since(now);
+        assert!(lease.is_valid() && lease.clone().remaining_overlap() < LEASE_DURATION);
+        lease.renew(now.saturating_sub(LEASE_DURATION.saturating_sub(CLOCK_MARGIN)));
+        assert!(!lease.is_valid());
+        lease.renew(time_since_boot());
+        assert!(lease.is_valid());
     }
 }

@@ -34,7 +34,7 @@ mod writer;
 
 pub use access::AccessStore;
 pub use allocations::AllocationStore;
-pub use datasets::{AddedFiles, DatasetStore, DatasetWriter};
+pub use datasets::{AddedFiles, DatasetEditor, DatasetStore};
 pub use disk_space::{DiskErrorKind, DiskSpace};
 pub use error::{JobAttemptState, LockedObject, StoreError};
 pub use leader_lease::LeaderLease;

@@ -12,7 +12,7 @@ use windlass_core::requests::change::RequestCommit;
 use windlass_core::requests::failures::FailureTally;
 use windlass_core::requests::rows::{
     AlertRow, BlockRow, NewAlert, NewBan, OutputStep, RequestFileCounts, RequestFileRow, RequestFileState,
-    RequestProcess, RequestRow, RunEvent, RunRow, SiteBan, SiteRow, StatusTransition,
+    RequestProgress, RequestRow, RunEvent, RunRow, SiteBan, SiteRow, StatusTransition,
 };
 use windlass_types::requests::{Request, RequestStatus, SiteStatus};
 use windlass_types::{Timestamp, WorkflowId};
@@ -53,8 +53,8 @@ pub trait RequestStore: Send + Sync {
     /// version refers to it.
     fn delete_request(&self, name: &str) -> Result<(), StoreError>;
 
-    fn process(&self, request: &str) -> Result<Option<RequestProcess>, StoreError>;
-    fn process_by_uuid(&self, uuid: &str) -> Result<Option<RequestProcess>, StoreError>;
+    fn process(&self, request: &str) -> Result<Option<RequestProgress>, StoreError>;
+    fn process_by_uuid(&self, uuid: &str) -> Result<Option<RequestProgress>, StoreError>;
     /// In the order of creation, by process.
     fn request_runs(&self, filter: &RequestRunFilter) -> Result<Vec<RunRow>, StoreError>;
     fn request_run(&self, uuid: &str) -> Result<Option<RunRow>, StoreError>;

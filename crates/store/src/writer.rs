@@ -26,7 +26,7 @@ const MAX_WRITES_PER_COMMIT: usize = 256;
 
 /// When the maintenance of a database is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MaintenanceNeed {
+pub(crate) enum MaintenanceUrgency {
     NotNeeded,
     /// On the thread of the writer, beside the requests.
     Soon,
@@ -58,7 +58,7 @@ pub(crate) trait WriteSession: Send + 'static {
     const IS_LOCAL: bool;
 
     /// Called after each commit: whether [`Self::run_maintenance`] is due.
-    fn maintenance_need(&self) -> MaintenanceNeed;
+    fn maintenance_need(&self) -> MaintenanceUrgency;
     fn run_maintenance(&self);
     /// Called after a commit failed because the disk is full.
     fn free_disk_space(&self) {}
@@ -273,11 +273,11 @@ impl<S: WriteSession> WriterState<S> {
         let outcomes = commit_writes(&*session, &mut group);
         self.record_failure(&outcomes);
         let maintenance = session.maintenance_need();
-        if maintenance == MaintenanceNeed::BeforeNextCommit {
+        if maintenance == MaintenanceUrgency::BeforeNextCommit {
             session.run_maintenance();
         }
         drop(session);
-        if maintenance == MaintenanceNeed::Soon {
+        if maintenance == MaintenanceUrgency::Soon {
             self.lock_queue().needs_maintenance = true;
             self.changed.notify_all();
         }
@@ -424,7 +424,7 @@ mod tests {
     use std::time::Duration;
 
     /// Far beyond any normal duration: reached only if something hangs.
-    const PATIENCE: Duration = Duration::from_mins(1);
+    const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
     #[test]
     fn writes_queued_during_a_read_are_executed() {
@@ -450,7 +450,7 @@ mod tests {
                 thread::yield_now();
             }
             finish.send(()).unwrap();
-            assert_eq!(served.recv_timeout(PATIENCE).unwrap().unwrap(), 7);
+            assert_eq!(served.recv_timeout(WAIT_TIMEOUT).unwrap().unwrap(), 7);
         });
     }
 }

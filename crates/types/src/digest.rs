@@ -5,7 +5,7 @@
 
 /// Incremental hasher; the result does not depend on how the contents are split into pieces.
 #[derive(Clone, Debug)]
-pub struct ContentDigest {
+pub struct ContentHasher {
     lanes: [u64; 2],
     length: u64,
     /// Its first `length % BLOCK` bytes are an incomplete block.
@@ -16,18 +16,18 @@ const BLOCK_BYTES: usize = 16;
 
 /// Returns the digest of complete contents: 32 hexadecimal digits.
 pub fn digest_bytes(bytes: &[u8]) -> String {
-    let mut digest = ContentDigest::default();
+    let mut digest = ContentHasher::default();
     digest.add(bytes);
     digest.finish()
 }
 
-impl Default for ContentDigest {
+impl Default for ContentHasher {
     fn default() -> Self {
         Self { lanes: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03], length: 0, partial: [0; BLOCK_BYTES] }
     }
 }
 
-impl ContentDigest {
+impl ContentHasher {
     pub fn add(&mut self, bytes: &[u8]) {
         let waiting = (self.length % BLOCK_BYTES as u64) as usize;
         self.length += bytes.len() as u64;
@@ -68,7 +68,7 @@ impl ContentDigest {
 
 /// Returns a 64-bit checksum that detects corrupted bytes.
 pub(crate) fn checksum_bytes(bytes: &[u8]) -> u32 {
-    let mut digest = ContentDigest::default();
+    let mut digest = ContentHasher::default();
     digest.add(bytes);
     digest.value()[0] as u32
 }
@@ -122,7 +122,7 @@ mod tests {
     fn digest_is_independent_of_chunks() {
         let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
         for size in [1, 2, 7, 15, 16, 17, 31, 64, 999] {
-            let mut pieces = ContentDigest::default();
+            let mut pieces = ContentHasher::default();
             text.chunks(size).for_each(|piece| pieces.add(piece));
             assert_eq!(pieces.finish(), digest_bytes(&text), "pieces of {size}");
         }

@@ -44,7 +44,8 @@ pub enum PendingCommand {
 #[serde(deny_unknown_fields)]
 pub struct FailureCommand {
     pub job: JobId,
-    pub verdict: FailureCommandKind,
+    #[serde(rename = "verdict")]
+    pub kind: FailureCommandKind,
     /// Changes to the job that apply from then on.
     #[serde(default)]
     pub changes: RequestedJobChanges,
@@ -94,7 +95,7 @@ impl std::str::FromStr for FailureCommandKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|verdict| verdict.as_str() == text);
+        let found = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
         found.ok_or_else(|| format!("unknown failure command `{text}` (known: retry, fail, ignore, change)"))
     }
 }
@@ -155,7 +156,8 @@ impl RequestedJobChanges {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailureCommandOutcome {
     pub job: JobId,
-    pub verdict: FailureCommandKind,
+    #[serde(rename = "verdict")]
+    pub kind: FailureCommandKind,
     pub answer: FailureCommandStatus,
     /// The reason, or a description of the effect.
     pub words: String,

@@ -32,7 +32,7 @@ pub mod worker_protocol;
 pub use amount::{
     Bytes, ParseAmountError, format_duration, format_exact_size, format_iso_duration, parse_duration,
 };
-pub use digest::{ContentDigest, digest_bytes};
+pub use digest::{ContentHasher, digest_bytes};
 pub use failure::{FailureClass, ParseFailureClassError};
 pub use id::{
     AllocationId, Attempt, EventId, FileId, JobGroupId, JobId, RequirementsId, ResultId, RunId, UserDataId,

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `mg_000012.json` | [`WorkUnitManifest`] | the executor |
 //! | `step_profile.json` | [`StepProfile`] | the executor, after the first measurements |
-//! | `mg_000012/proc_3.json` | [`NodeReport`] | the processing job of node 3 |
+//! | `mg_000012/proc_3.json` | [`ProcessingReport`] | the processing job of node 3 |
 //! | `mg_000012/metrics.json` | [`WorkUnitMetrics`] | the merge job |
 //! | `mg_000012/merge_output.json` | [`MergeOutput`] | the merge job, last of all |
 
@@ -16,12 +16,13 @@ mod path_names;
 mod report;
 
 pub use manifest::{
-    EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings, NodeEstimates,
-    ProcessingNode, SimulatedFailure, SimulatedFailureKind, StepParallelism, StepSimulation,
-    WorkUnitManifest, WorkUnitOutput,
+    EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings,
+    ProcessingEstimates, ProcessingJob, SimulatedFailure, SimulatedFailureKind, StepParallelism,
+    StepSimulation, WorkUnitManifest, WorkUnitOutput,
 };
 pub use path_names::{PathNameError, check_lfn, check_name};
 pub use report::{
-    EventCountSource, MergeCounts, MergeOutput, MergedFile, NodeFailure, NodeReport, ProducedFile,
-    SampleStatistics, StepMetrics, StepProfile, StepSummary, StepTotals, StepTuning, WorkUnitMetrics,
+    EventCountSource, MergeCounts, MergeOutput, MergedFile, ProcessingFailure, ProcessingReport,
+    ProducedFile, SampleStatistics, StepMetrics, StepProfile, StepSummary, StepTotals, StepTuning,
+    WorkUnitMetrics,
 };

@@ -356,11 +356,12 @@ mod tests {
 
     #[test]
     fn garbage_with_valid_checksum_does_not_panic() {
-        let mut dice = 1u64;
+        let mut random = 1u64;
         for length in 0..400usize {
             let payload: Vec<u8> = std::iter::repeat_with(|| {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (dice >> 56) as u8
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (random >> 56) as u8
             })
             .take(length)
             .collect();

@@ -72,7 +72,7 @@ impl JobStatus {
     }
 
     /// Whether the job has ended in this run: its dependents no longer wait for it.
-    pub const fn is_complete(self) -> bool {
+    pub const fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Terminated)
     }
 
@@ -83,7 +83,7 @@ impl JobStatus {
 
     /// Whether it changes only by a command; a workflow with only such jobs is complete.
     pub const fn is_settled(self) -> bool {
-        self.is_complete() || matches!(self, Self::Disabled)
+        self.has_ended() || matches!(self, Self::Disabled)
     }
 
     /// Whether a worker holds it.

@@ -19,14 +19,14 @@ impl Timestamp {
 
     /// Returns the time after the duration.
     #[must_use]
-    pub fn after(self, duration: Duration) -> Self {
+    pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// Whether a delay that began at `start` is over. It is also over if the clock was set back to before its
     /// start: the time that is left is unknown then, and must not exceed the delay.
     pub fn is_delay_over(self, start: Self, delay: Duration) -> bool {
-        self < start || self >= start.after(delay)
+        self < start || self >= start.plus(delay)
     }
 
     /// Returns the time since `earlier`; zero if the clock went backwards in between.

@@ -42,13 +42,13 @@ fn main() -> io::Result<()> {
     fs::remove_dir_all(&scratch)
 }
 
-struct Measured {
+struct FloodResult {
     wall: Duration,
     own_cpu: Duration,
     messages: usize,
 }
 
-fn flood(directory: &Path, jobs: usize) -> io::Result<Measured> {
+fn flood(directory: &Path, jobs: usize) -> io::Result<FloodResult> {
     fs::create_dir_all(directory)?;
     let capacity = Capacity { cpus: AT_ONCE, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None };
     let options = WorkerOptions::new(
@@ -94,7 +94,7 @@ fn flood(directory: &Path, jobs: usize) -> io::Result<Measured> {
     let own_cpu = own_cpu(child.id())?;
     send(&mut link, &ToWorker::Quit)?;
     child.wait()?;
-    Ok(Measured { wall, own_cpu, messages })
+    Ok(FloodResult { wall, own_cpu, messages })
 }
 
 /// User and system time of the worker itself, without its children, from fields 14 and 15.

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use windlass_types::worker_messages::FileSnapshot;
-use windlass_types::{ContentDigest, SystemClock};
+use windlass_types::{ContentHasher, SystemClock};
 
 /// The size of one read.
 const READ_SIZE: usize = 1 << 17;
@@ -108,7 +108,7 @@ impl FileInspector {
 fn hash_contents(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut chunk = vec![0; READ_SIZE];
-    let mut digest = ContentDigest::default();
+    let mut digest = ContentHasher::default();
     loop {
         match file.read(&mut chunk) {
             Ok(0) => return Ok(digest.finish()),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use std::time::{Duration, SystemTime};
 
-    fn bench() -> (tempfile::TempDir, FileInspector) {
+    fn fixture() -> (tempfile::TempDir, FileInspector) {
         let directory = tempfile::tempdir().unwrap();
         let files = FileInspector::new(directory.path().to_owned(), SystemClock);
         (directory, files)
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn states_have_time_and_size_and_missing_files_none() {
-        let (directory, files) = bench();
+        let (directory, files) = fixture();
         fs::write(directory.path().join("a"), "12345").unwrap();
         age(&directory.path().join("a"), 0);
         let absolute = directory.path().join("a").display().to_string();
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_cached_until_the_file_changes() {
-        let (directory, files) = bench();
+        let (directory, files) = fixture();
         let path = directory.path().join("a");
         let hash = || files.inspect_files(&["a".into()], true).remove(0).unwrap().hash.unwrap();
         let long = "x".repeat(READ_SIZE + 17);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_file_that_has_just_changed_is_read_again() {
-        let (directory, files) = bench();
+        let (directory, files) = fixture();
         fs::write(directory.path().join("a"), "1").unwrap();
         files.inspect_files(&["a".into()], true);
         assert!(lock_ignoring_poison(&files.cached_digests).is_empty());

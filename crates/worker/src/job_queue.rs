@@ -245,11 +245,11 @@ mod tests {
 
     /// The engine assigns by its own accounting of the worker and learns only of ends: all that it considers
     /// running must fit here.
-    fn the_engine_sees_what_runs(capacity: Capacity, classes: &[Resources], mut dice: u64) {
+    fn engine_and_worker_agree(capacity: Capacity, classes: &[Resources], mut random: u64) {
         const JOBS: u32 = 500;
         let mut roll = |sides: usize| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (dice >> 33) as usize % sides
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % sides
         };
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
@@ -286,11 +286,11 @@ mod tests {
         let asks = |cpus, memory, gpus| Resources { cpus, memory: Bytes(memory), gpus, ..Resources::DEFAULT };
         let counted = [asks(1, 10, 0), asks(4, 10, 0), asks(1, 90, 0), asks(2, 30, 1), asks(3, 100, 2)];
         let machine = Capacity { cpus: 4, memory: Bytes(100), gpus: 2, nodes: 1, max_jobs: None };
-        for dice in 0..20 {
-            the_engine_sees_what_runs(machine, &counted, dice);
-            the_engine_sees_what_runs(Capacity { max_jobs: Some(2), ..machine }, &counted, dice);
+        for random in 0..20 {
+            engine_and_worker_agree(machine, &counted, random);
+            engine_and_worker_agree(Capacity { max_jobs: Some(2), ..machine }, &counted, random);
             let by_number = Capacity { max_jobs: Some(7), ..machine };
-            the_engine_sees_what_runs(by_number, &[Resources::DEFAULT_WITHOUT_CPUS, asks(1, 10, 1)], dice);
+            engine_and_worker_agree(by_number, &[Resources::DEFAULT_WITHOUT_CPUS, asks(1, 10, 1)], random);
         }
     }
 }

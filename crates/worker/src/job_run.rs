@@ -3,7 +3,7 @@
 use crate::environment::GrantedEnvironment;
 use crate::job_queue::GrantedJob;
 use crate::job_slot::{
-    FIRST_SAMPLE_AFTER, JobSlot, MAX_CHECK_INTERVAL, MEMORY_LIMIT_SAMPLE_INTERVAL, PendingStop, RemoteLaunch,
+    FIRST_SAMPLE_AFTER, JobSlot, LaunchedJob, MAX_CHECK_INTERVAL, MEMORY_LIMIT_SAMPLE_INTERVAL, PendingStop,
     RunningAttempt, SlotState, StopCause,
 };
 use crate::lease::unfreeze_group;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use windlass_process::child_wait::{self, ReapedChild};
-use windlass_process::ledger::OpenRecord;
+use windlass_process::ledger::OpenLedgerRecord;
 use windlass_process::spawn::{self, EnvironmentAdditions, SpawnParameters};
 use windlass_process::usage_sample::{self, FinalUsage, UsageSummary};
 use windlass_process::{Pid, cgroup, process_identity};
@@ -77,7 +77,7 @@ enum StartFailure {
 /// A running job, as its own slot sees it.
 struct StartedJob {
     pid: Pid,
-    record: OpenRecord,
+    record: OpenLedgerRecord,
     logs: AttemptLogs,
     /// The states of its input files before it started.
     inputs: Vec<Option<FileSnapshot>>,
@@ -101,7 +101,7 @@ struct SlotTask<'a> {
 struct StartRecord {
     started: Instant,
     started_at: Timestamp,
-    born_after: u64,
+    started_after: u64,
     has_cgroup_limit: bool,
     in_cgroup: bool,
     peak_is_its_own: bool,
@@ -200,7 +200,7 @@ impl WorkerState {
             devices: &self.device_ids(task.devices),
             has_gpus: !self.devices.is_empty(),
             recovery: task.recovery,
-            deadline: assignment.limits.runtime.map(|runtime| self.clock.now().after(runtime)),
+            deadline: assignment.limits.runtime.map(|runtime| self.clock.now().plus(runtime)),
             is_thread_count_unset: self.is_thread_count_unset,
         };
         environment::add_job_variables(&mut slot_context.variables, assignment, &given);
@@ -212,11 +212,11 @@ impl WorkerState {
         let bound = set_cgroup_limit(group, assignment.limits.memory);
 
         let peak_is_its_own = group.is_some_and(cgroup::SlotCgroup::reset_peak);
-        let birth = StartRecord {
+        let start_record = StartRecord {
             peak_is_its_own,
             started: Instant::now(),
             started_at: self.clock.now(),
-            born_after: process_identity::boot_ticks(),
+            started_after: process_identity::boot_ticks(),
             has_cgroup_limit: bound,
             in_cgroup: bound || slot_context.in_cgroup,
             oom_kills: slot_context.oom_kills,
@@ -226,7 +226,7 @@ impl WorkerState {
             Ok(pid) => {
                 // Without the pid in the ledger the job is still found by its environment.
                 self.ledger.record_started(&record, pid).ok();
-                self.register_running(slot, task, pid, &birth);
+                self.register_running(slot, task, pid, &start_record);
                 Ok(StartedJob { pid, record, logs, inputs, has_cgroup_limit: bound, step_usage: notes })
             }
             Err(error) => {
@@ -238,17 +238,17 @@ impl WorkerState {
     }
 
     /// Registers the job with the supervisor, and ends or freezes it if that was requested while it started.
-    fn register_running(&self, slot: &JobSlot, task: SlotTask<'_>, pid: Pid, birth: &StartRecord) {
+    fn register_running(&self, slot: &JobSlot, task: SlotTask<'_>, pid: Pid, start_record: &StartRecord) {
         let SlotTask { assignment, context, .. } = task;
         let StartRecord {
             started,
             started_at,
-            born_after,
+            started_after,
             has_cgroup_limit: bound,
             in_cgroup,
             peak_is_its_own,
             oom_kills,
-        } = *birth;
+        } = *start_record;
         // The launcher itself uses next to nothing.
         let limits = if has_launcher(assignment) {
             AttemptLimits { memory: None, ..assignment.limits }
@@ -268,13 +268,13 @@ impl WorkerState {
             pid,
             started,
             started_at,
-            born_after,
+            started_after,
             limits,
             termination: assignment.termination,
             frozen_since: None,
             frozen_time: Duration::ZERO,
             was_warned: false,
-            remote_launch: has_launcher(assignment).then(RemoteLaunch::default),
+            remote_launch: has_launcher(assignment).then(LaunchedJob::default),
             in_cgroup,
             peak_is_its_own,
             page_cache: Bytes(0),

@@ -62,7 +62,7 @@ pub(crate) struct RunningAttempt {
     pub(crate) started: Instant,
     pub(crate) started_at: Timestamp,
     /// No process of this job is older (boot ticks).
-    pub(crate) born_after: u64,
+    pub(crate) started_after: u64,
     pub(crate) limits: AttemptLimits,
     pub(crate) termination: Option<TerminationSettings>,
     /// Frozen since this time, because the lease has expired.
@@ -72,7 +72,7 @@ pub(crate) struct RunningAttempt {
     /// It was warned that its runtime will soon end.
     pub(crate) was_warned: bool,
     /// It runs elsewhere; only its launcher runs here.
-    pub(crate) remote_launch: Option<RemoteLaunch>,
+    pub(crate) remote_launch: Option<LaunchedJob>,
     /// Its slot's cgroup holds only its processes.
     pub(crate) in_cgroup: bool,
     /// The peak memory of the cgroup was reset when it started.
@@ -98,7 +98,7 @@ pub(crate) fn next_sample(started: Instant, now: Instant, interval: Duration) ->
 /// A job that a launcher here runs elsewhere. Killing the launcher would leave the job behind; on a request to
 /// end, the launcher kills the job first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RemoteLaunch {
+pub(crate) struct LaunchedJob {
     pub(crate) is_canceled: bool,
 }
 
@@ -269,7 +269,7 @@ pub(crate) mod tests {
             pid: Pid::INIT,
             started,
             started_at: Timestamp(0),
-            born_after: 0,
+            started_after: 0,
             limits: AttemptLimits { memory: None, runtime },
             termination: None,
             frozen_since: None,

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 use windlass_process::child_wait::ReapedChild;
-use windlass_process::ledger::StrayRecord;
+use windlass_process::ledger::StrayProcessRecord;
 use windlass_process::process_tree::{self, JobProcesses, ProcessMark};
 use windlass_process::{Pid, Signal, cgroup, child_wait, process_identity, procfs};
 use windlass_types::worker_messages::{AttemptKey, StopReason};
@@ -28,7 +28,7 @@ const UNCERTAIN_SCAN_DELAY: Duration = Duration::from_millis(1);
 const MAX_REAPING_ROUNDS: u32 = 100;
 
 /// Adopted processes recorded in the ledger, by pid and start time.
-pub(crate) type StrayRecords = HashMap<(Pid, u64), StrayRecord>;
+pub(crate) type StrayProcessRecords = HashMap<(Pid, u64), StrayProcessRecord>;
 
 impl WorkerState {
     /// Returns assignments that have not started, and asks running jobs to end.
@@ -283,11 +283,11 @@ impl WorkerState {
 
     /// Reaps the dead among the adopted processes, and records in the ledger those of the living that could not
     /// be found after the death of this worker: the ones without a mark.
-    pub(crate) fn reap_and_record_adopted(&self, strays: &mut StrayRecords) {
+    pub(crate) fn reap_and_record_adopted(&self, strays: &mut StrayProcessRecords) {
         if self.adopted.is_empty() && strays.is_empty() {
             return;
         }
-        let mut living = StrayRecords::new();
+        let mut living = StrayProcessRecords::new();
         for pid in self.reap_adopted() {
             let Some(stat) = procfs::read_stat(pid).filter(|stat| !stat.is_over()) else { continue };
             let stray = (pid, stat.start_ticks);
@@ -300,7 +300,7 @@ impl WorkerState {
         }
     }
 
-    fn record_if_unmarked(&self, (pid, start_ticks): (Pid, u64)) -> Option<StrayRecord> {
+    fn record_if_unmarked(&self, (pid, start_ticks): (Pid, u64)) -> Option<StrayProcessRecord> {
         let unmarked = ProcessMark::read_process(pid, &self.options.token) == ProcessMark::None;
         unmarked.then(|| self.ledger.record_stray(pid, start_ticks).ok()).flatten()
     }
@@ -348,22 +348,22 @@ fn kill_group(slot: &JobSlot) {
 struct OtherJob {
     key: AttemptKey,
     /// In boot ticks; `None`: about to start, so that any process may be its own.
-    born_after: Option<u64>,
+    started_after: Option<u64>,
     in_cgroup: Vec<Pid>,
 }
 
 impl OtherJob {
     fn from_slot(slot: &Arc<JobSlot>) -> Option<Self> {
-        let (key, born_after) = match &*lock_ignoring_poison(&slot.state) {
+        let (key, started_after) = match &*lock_ignoring_poison(&slot.state) {
             SlotState::Idle | SlotState::Ending { .. } => return None,
             SlotState::Starting { key, .. } => (*key, None),
-            SlotState::Running(running) => (running.key, Some(running.born_after)),
+            SlotState::Running(running) => (running.key, Some(running.started_after)),
         };
-        Some(Self { key, born_after, in_cgroup: cgroup_processes(slot) })
+        Some(Self { key, started_after, in_cgroup: cgroup_processes(slot) })
     }
 
     fn may_own(&self, pid: Pid, stat: &procfs::ProcessStat) -> bool {
-        self.in_cgroup.contains(&pid) || self.born_after.is_none_or(|born| stat.start_ticks >= born)
+        self.in_cgroup.contains(&pid) || self.started_after.is_none_or(|born| stat.start_ticks >= born)
     }
 }
 

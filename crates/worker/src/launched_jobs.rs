@@ -2,7 +2,7 @@
 //!
 //! The launcher is Slurm's `srun`, which writes to standard error what its exit code does not tell.
 
-use crate::job_slot::{RemoteLaunch, RunningAttempt, SlotState};
+use crate::job_slot::{LaunchedJob, RunningAttempt, SlotState};
 use crate::lock_ignoring_poison;
 use crate::worker_process::WorkerState;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ impl WorkerState {
     pub(crate) fn cancel_launched(running: &mut RunningAttempt, now: Instant) -> bool {
         let Some(elsewhere) = &mut running.remote_launch else { return false };
         if !elsewhere.is_canceled {
-            *elsewhere = RemoteLaunch { is_canceled: true };
+            *elsewhere = LaunchedJob { is_canceled: true };
             process_tree::signal_process(running.pid, Signal::TERM);
             if let Some(stop) = &mut running.stop {
                 stop.kill_at = now + CANCEL_TIMEOUT;

@@ -42,7 +42,7 @@ mod workflow_context;
 pub use end_log::{read_ends, remove_ends};
 pub use file_states::FileInspector;
 pub use launch::{LaunchedWorker, launch_worker, serve_on_stdin};
-pub use options::{SeriesOptions, WorkerOptions};
+pub use options::{ResourceSeriesOptions, WorkerOptions};
 pub use series_recorder::RecorderError;
 pub use step_measurement::run_step_if_requested;
 pub use worker_process::{WorkerError, run_worker};

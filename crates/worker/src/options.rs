@@ -39,7 +39,7 @@ pub struct WorkerOptions {
     /// Record a usage summary for every attempt. Otherwise samples are taken only to enforce memory limits.
     pub measure_jobs: bool,
     /// Also keep the samples as time series.
-    pub series: Option<SeriesOptions>,
+    pub series: Option<ResourceSeriesOptions>,
     /// How long reports are collected while the queue is not empty. Over a network, fewer and larger messages
     /// are better.
     pub report_linger: Duration,
@@ -57,7 +57,7 @@ fn local_site() -> String {
 
 /// Which samples are kept as time series, and how often they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeriesOptions {
+pub struct ResourceSeriesOptions {
     pub workflow: WorkflowId,
     pub run: RunId,
     pub jobs: bool,
@@ -101,7 +101,7 @@ impl WorkerOptions {
     pub fn set_monitoring(&mut self, workflow: WorkflowId, run: RunId, monitor: Option<&ResourceMonitor>) {
         let Some(monitor) = monitor else { return };
         self.measure_jobs = monitor.measures_jobs();
-        let series = SeriesOptions {
+        let series = ResourceSeriesOptions {
             workflow,
             run,
             jobs: monitor.keeps_job_series(),

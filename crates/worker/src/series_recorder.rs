@@ -3,7 +3,7 @@
 //!
 //! Used only on the supervisor's thread, which takes all samples, so that jobs are not delayed.
 
-use crate::options::{SeriesOptions, WorkerOptions};
+use crate::options::{ResourceSeriesOptions, WorkerOptions};
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const FLUSH_SIZE: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) struct SeriesRecorder {
-    options: SeriesOptions,
+    options: ResourceSeriesOptions,
     sample_interval: Duration,
     clock: SystemClock,
     file: File,

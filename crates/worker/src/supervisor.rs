@@ -4,7 +4,7 @@
 //! that is a few times a second, regardless of their number.
 
 use crate::job_slot::{JobSlot, MAX_CHECK_INTERVAL, SlotState, StopCause, SupervisorAction, next_sample};
-use crate::job_termination::{StrayRecords, cgroup_processes};
+use crate::job_termination::{StrayProcessRecords, cgroup_processes};
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
 use crate::worker_process::WorkerState;
@@ -69,7 +69,7 @@ impl SupervisorAlarm {
 
 impl WorkerState {
     pub(crate) fn run_supervisor(&self) {
-        let mut strays = StrayRecords::new();
+        let mut strays = StrayProcessRecords::new();
         // Some workflows record the machine's usage before they have a job.
         self.alarm.wake_at(Instant::now());
         while self.alarm.wait_until_due() {

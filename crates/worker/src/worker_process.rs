@@ -105,7 +105,7 @@ pub(crate) fn run_worker_buffered(
 
     let supervisor = worker.spawn_thread("supervisor", WorkerState::run_supervisor)?;
     let sender = worker.spawn_thread("sender", |worker| worker.outbox.send_delayed_reports())?;
-    let farewell = read_messages(&worker, &mut link);
+    let exit = read_messages(&worker, &mut link);
     worker.close_queue();
     worker.cancel_all_launched();
     // After a shutdown message nothing should be left. Kill what is, because no other process would ever stop
@@ -118,7 +118,7 @@ pub(crate) fn run_worker_buffered(
         // A thread that panicked has written that to standard error.
         thread.join().ok();
     }
-    match farewell {
+    match exit {
         WorkerExit::Dismissed | WorkerExit::LinkLost => Ok(()),
         WorkerExit::ProtocolError(error) => Err(WorkerError::Message(error)),
     }

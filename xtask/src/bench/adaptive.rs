@@ -79,7 +79,7 @@ pub(super) fn main(words: &[String]) -> Result<()> {
         return Ok(());
     }
     let options = Options::parse(words)?;
-    let text = rehearse(&options)?;
+    let text = run_simulated_rounds(&options)?;
     if options.all {
         print!("{text}");
     }
@@ -102,7 +102,7 @@ pub(super) fn main(words: &[String]) -> Result<()> {
             round.killed
         );
     }
-    judge(&rounds[1], requests.len())
+    check_estimates(&rounds[1], requests.len())
 }
 
 /// The results of one round, over all requests.
@@ -128,7 +128,7 @@ impl Round {
     }
 }
 
-fn judge(second: &Round, requests: usize) -> Result<()> {
+fn check_estimates(second: &Round, requests: usize) -> Result<()> {
     let wanted = (requests as f64 * SHARE).ceil() as usize;
     if second.near < wanted {
         bail!("{} of {requests} estimates are within 20 % by round 2, fewer than {wanted}", second.near);
@@ -139,7 +139,7 @@ fn judge(second: &Round, requests: usize) -> Result<()> {
     Ok(())
 }
 
-fn rehearse(options: &Options) -> Result<String> {
+fn run_simulated_rounds(options: &Options) -> Result<String> {
     run(&mut cargo(["build", "--package", "windlass-payload", "--example", "adaptive"]))?;
     let program: PathBuf = target_directory()?.join("debug/examples/adaptive");
     let numbers = [options.profiles, options.rounds, options.seed].map(|number| number.to_string());

@@ -11,7 +11,7 @@ use crate::shell::{output, root};
 const BUSY: f64 = 0.5;
 
 #[derive(Debug, Default)]
-pub(super) struct Machine {
+pub(super) struct MachineLoad {
     cores: usize,
     processor: String,
     kernel: String,
@@ -20,14 +20,14 @@ pub(super) struct Machine {
     load: f64,
 }
 
-impl Machine {
-    pub(super) fn look() -> Machine {
+impl MachineLoad {
+    pub(super) fn look() -> MachineLoad {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let git =
             |words: &[&str]| output(Command::new("git").args(words).current_dir(root())).unwrap_or_default();
         let changed =
             if git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() { "" } else { "+changes" };
-        Machine {
+        MachineLoad {
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             processor: processor(&read("/proc/cpuinfo")),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
@@ -37,7 +37,7 @@ impl Machine {
     }
 
     pub(super) fn describe(&self) -> String {
-        let Machine { cores, processor, kernel, commit, load } = self;
+        let MachineLoad { cores, processor, kernel, commit, load } = self;
         let busy = if *load > BUSY {
             ": busy, so trust the ratios more than the times, and neither much"
         } else {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn busy_machine_is_reported() {
-        assert!(!Machine { load: 0.1, ..Machine::default() }.describe().contains("busy"));
-        assert!(Machine { load: 2.0, ..Machine::default() }.describe().contains("busy"));
+        assert!(!MachineLoad { load: 0.1, ..MachineLoad::default() }.describe().contains("busy"));
+        assert!(MachineLoad { load: 2.0, ..MachineLoad::default() }.describe().contains("busy"));
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a contestant once and measures it: wall time, CPU, memory, disk.
+//! Runs a competitor once and measures it: wall time, CPU, memory, disk.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// The PATH of every contestant and its jobs. Short and the same for all: a long PATH makes each `exec` of `sh`
+/// The PATH of every competitor and its jobs. Short and the same for all: a long PATH makes each `exec` of `sh`
 /// more expensive.
 pub(super) const PATH: &str = "/usr/bin:/bin";
 
@@ -20,19 +20,19 @@ const LIMIT_SECONDS: u32 = 900;
 
 /// The two compiled C programs.
 #[derive(Debug)]
-pub(super) struct Native {
+pub(super) struct NativeTools {
     pub(super) measure: PathBuf,
     pub(super) floor: PathBuf,
 }
 
-/// The directory of one run: `input` is written first; the contestant runs in `work`, whose contents are
+/// The directory of one run: `input` is written first; the competitor runs in `work`, whose contents are
 /// counted.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RunDirectory {
     root: PathBuf,
 }
 
-/// A command line, relative to the `work` directory of a [`Place`].
+/// A command line, relative to the `work` directory of a [`RunDirectory`].
 #[derive(Debug, Default)]
 pub(super) struct Invocation {
     words: Vec<OsString>,
@@ -40,9 +40,9 @@ pub(super) struct Invocation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct RunSample {
     pub(super) wall: Duration,
-    /// User and system time of the contestant with its jobs.
+    /// User and system time of the competitor with its jobs.
     pub(super) cpu: Duration,
     /// The peak of the largest process.
     pub(super) peak_rss: u64,
@@ -51,9 +51,9 @@ pub(super) struct Sample {
     pub(super) files: u64,
 }
 
-impl Native {
+impl NativeTools {
     /// Compiles both into `folder`. A C compiler is present: the bundled SQLite needs it as well.
-    pub(super) fn build(folder: &Path) -> Result<Native> {
+    pub(super) fn build(folder: &Path) -> Result<NativeTools> {
         fs::create_dir_all(folder)?;
         let compile = |name: &str, source: &str| -> Result<PathBuf> {
             let file = folder.join(format!("{name}.c"));
@@ -64,16 +64,16 @@ impl Native {
             )?;
             Ok(program)
         };
-        Ok(Native {
+        Ok(NativeTools {
             measure: compile("measure", include_str!("native/measure.c"))?,
             floor: compile("floor", include_str!("native/floor.c"))?,
         })
     }
 }
 
-impl Place {
-    pub(super) fn create(root: PathBuf) -> Result<Place> {
-        let place = Place { root };
+impl RunDirectory {
+    pub(super) fn create(root: PathBuf) -> Result<RunDirectory> {
+        let place = RunDirectory { root };
         fs::create_dir_all(place.root.join("input"))?;
         fs::create_dir_all(place.work())?;
         Ok(place)
@@ -102,14 +102,14 @@ impl Invocation {
     }
 
     /// The same command line for a plain [`Command`], for queries that are not timed.
-    pub(super) fn command(&self, place: &Place) -> Command {
+    pub(super) fn command(&self, place: &RunDirectory) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
-        self.furnish(&mut command, place);
+        self.set_directory_and_environment(&mut command, place);
         command
     }
 
-    fn furnish(&self, command: &mut Command, place: &Place) {
+    fn set_directory_and_environment(&self, command: &mut Command, place: &RunDirectory) {
         command.env_clear().env("PATH", PATH).env("LANG", "C").env("HOME", place.work());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.current_dir(place.work()).stdin(Stdio::null());
@@ -117,12 +117,12 @@ impl Invocation {
 }
 
 /// Runs and measures the command; an exit code other than 0 is an error that quotes the end of its output.
-pub(super) fn run(native: &Native, invocation: &Invocation, place: &Place) -> Result<Sample> {
+pub(super) fn run(native: &NativeTools, invocation: &Invocation, place: &RunDirectory) -> Result<RunSample> {
     let figures = place.root.join("figures");
     let last_words = place.root.join("stderr");
     let mut command = Command::new(&native.measure);
     command.arg(&figures).arg(LIMIT_SECONDS.to_string()).args(&invocation.words);
-    invocation.furnish(&mut command, place);
+    invocation.set_directory_and_environment(&mut command, place);
     command.stdout(File::create(place.root.join("stdout"))?).stderr(File::create(&last_words)?);
     let before = occupied(&place.work())?;
     settle_disk();
@@ -130,12 +130,12 @@ pub(super) fn run(native: &Native, invocation: &Invocation, place: &Place) -> Re
     if !status.success() {
         bail!("could not be measured ({status}){}", quote_end(&last_words));
     }
-    let figures = Figures::parse(&fs::read_to_string(&figures)?)?;
+    let figures = MeasuredFigures::parse(&fs::read_to_string(&figures)?)?;
     if let Some(trouble) = figures.trouble() {
         bail!("{trouble}{}", quote_end(&last_words));
     }
     let after = occupied(&place.work())?;
-    Ok(Sample {
+    Ok(RunSample {
         wall: figures.wall,
         cpu: figures.user + figures.system,
         peak_rss: figures.max_rss_kib * 1024,
@@ -144,20 +144,20 @@ pub(super) fn run(native: &Native, invocation: &Invocation, place: &Place) -> Re
     })
 }
 
-/// Syncs the disk, so that no contestant pays for the writes of the previous one.
+/// Syncs the disk, so that no competitor pays for the writes of the previous one.
 fn settle_disk() {
     shell::succeeds(&mut Command::new("sync"));
 }
 
 #[derive(Debug, Default)]
-struct Occupied {
+struct DiskUse {
     /// The allocated size, directories included, because a directory with many entries is not small.
     bytes: u64,
     files: u64,
 }
 
-fn occupied(root: &Path) -> Result<Occupied> {
-    let mut occupied = Occupied::default();
+fn occupied(root: &Path) -> Result<DiskUse> {
+    let mut occupied = DiskUse::default();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
         occupied.bytes += fs::metadata(&folder)?.blocks() * 512;
@@ -177,7 +177,7 @@ fn occupied(root: &Path) -> Result<Occupied> {
 
 /// The output of `measure`.
 #[derive(Debug, PartialEq)]
-struct Figures {
+struct MeasuredFigures {
     wall: Duration,
     user: Duration,
     system: Duration,
@@ -187,15 +187,15 @@ struct Figures {
     signal: i64,
 }
 
-impl Figures {
-    fn parse(text: &str) -> Result<Figures> {
+impl MeasuredFigures {
+    fn parse(text: &str) -> Result<MeasuredFigures> {
         let figure = |name: &str| -> Result<i64> {
             let mut lines = text.lines().filter_map(|line| line.split_once(' '));
             let (_, value) =
                 lines.find(|(key, _)| *key == name).with_context(|| format!("no figure {name}"))?;
             value.parse().with_context(|| format!("figure {name} is `{value}`"))
         };
-        Ok(Figures {
+        Ok(MeasuredFigures {
             wall: Duration::from_nanos(figure("wall_ns")? as u64),
             user: Duration::from_micros(figure("user_us")? as u64),
             system: Duration::from_micros(figure("system_us")? as u64),
@@ -208,9 +208,9 @@ impl Figures {
 
     fn trouble(&self) -> Option<String> {
         match self {
-            Figures { timed_out: true, .. } => Some(format!("gave up after {LIMIT_SECONDS} s")),
-            Figures { signal: 1.., .. } => Some(format!("died of signal {}", self.signal)),
-            Figures { exit: 0, .. } => None,
+            MeasuredFigures { timed_out: true, .. } => Some(format!("gave up after {LIMIT_SECONDS} s")),
+            MeasuredFigures { signal: 1.., .. } => Some(format!("died of signal {}", self.signal)),
+            MeasuredFigures { exit: 0, .. } => None,
             _ => Some(format!("exit code {}", self.exit)),
         }
     }
@@ -250,11 +250,11 @@ mod tests {
 
     #[test]
     fn figures_are_parsed_by_name() {
-        let figures = Figures::parse(FIGURES).unwrap();
+        let figures = MeasuredFigures::parse(FIGURES).unwrap();
         assert_eq!(figures.wall, Duration::from_micros(1500));
         assert_eq!((figures.user + figures.system, figures.max_rss_kib), (Duration::from_micros(50), 7));
         assert_eq!(figures.trouble(), None);
-        assert!(Figures::parse("wall_ns 1\n").unwrap_err().to_string().contains("user_us"));
+        assert!(MeasuredFigures::parse("wall_ns 1\n").unwrap_err().to_string().contains("user_us"));
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
             (("signal 0", "signal 9"), "died of signal 9"),
             (("timed_out 0", "timed_out 1"), "gave up"),
         ] {
-            let figures = Figures::parse(&FIGURES.replace(change.0, change.1)).unwrap();
+            let figures = MeasuredFigures::parse(&FIGURES.replace(change.0, change.1)).unwrap();
             assert!(figures.trouble().unwrap().contains(trouble));
         }
     }
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn run_measures_memory_and_written_files() {
         let scratch = Scratch::new("measured");
-        let native = Native::build(&scratch.0.join("native")).unwrap();
-        let place = Place::create(scratch.0.join("run")).unwrap();
+        let native = NativeTools::build(&scratch.0.join("native")).unwrap();
+        let place = RunDirectory::create(scratch.0.join("run")).unwrap();
         let script = "head -c 100000 /dev/zero > zeros; mkdir sub; echo $WHO > sub/who";
         let sample = run(&native, &Invocation::new(["sh", "-c", script]).with("WHO", "me"), &place).unwrap();
         assert_eq!(sample.files, 2);
@@ -286,8 +286,8 @@ mod tests {
     #[test]
     fn failure_quotes_last_line_of_stderr() {
         let scratch = Scratch::new("failure");
-        let native = Native::build(&scratch.0.join("native")).unwrap();
-        let place = Place::create(scratch.0.join("run")).unwrap();
+        let native = NativeTools::build(&scratch.0.join("native")).unwrap();
+        let place = RunDirectory::create(scratch.0.join("run")).unwrap();
         let invocation = Invocation::new(["sh", "-c", "echo first >&2; echo no luck >&2; exit 4"]);
         let error = run(&native, &invocation, &place).unwrap_err().to_string();
         assert_eq!(error, "exit code 4: no luck");
@@ -296,8 +296,8 @@ mod tests {
     #[test]
     fn floor_runs_every_line_and_reports_failure() {
         let scratch = Scratch::new("floor");
-        let native = Native::build(&scratch.0.join("native")).unwrap();
-        let place = Place::create(scratch.0.join("run")).unwrap();
+        let native = NativeTools::build(&scratch.0.join("native")).unwrap();
+        let place = RunDirectory::create(scratch.0.join("run")).unwrap();
         let commands =
             place.write_input("commands", "echo a >> seen\necho b >> seen\necho c >> seen\n").unwrap();
         run(

@@ -1,11 +1,11 @@
 //! `cargo xtask bench`: compares windlass with the floor of fork+exec, xargs and its peers, in interleaved
 //! rounds.
 //!
-//! [`options`], [`workloads`] and [`contestants`] decide what runs, and [`measure`] runs it. The samples become
+//! [`options`], [`workloads`] and [`competitors`] decide what runs, and [`measure`] runs it. The samples become
 //! numbers in [`statistics`] and [`targets`], and text in [`report`] and [`table`].
 
 mod adaptive;
-mod contestants;
+mod competitors;
 mod dag;
 mod machine;
 mod measure;
@@ -30,12 +30,12 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use self::contestants::{LIST, Surroundings};
-use self::machine::Machine;
-use self::measure::Native;
+use self::competitors::{LIST, SearchEnvironment};
+use self::machine::MachineLoad;
+use self::measure::NativeTools;
 use self::options::Options;
-use self::report::Report;
-use self::rounds::Track;
+use self::report::BenchReport;
+use self::rounds::WorkloadRuns;
 use self::workloads::{CREATION, RUNS};
 use crate::shell::{cargo, output, run};
 
@@ -62,24 +62,29 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     let peers = target.join("bench-peers");
     peers::install(options.install, &peers);
 
-    let native = Native::build(&target.join("bench-native"))?;
+    let native = NativeTools::build(&target.join("bench-native"))?;
     let windlass =
         if options.wants("windlass") { build_windlass(&target) } else { Err("not asked for".to_owned()) };
-    let surroundings =
-        Surroundings { native: &native, windlass, baseline: options.baseline.clone(), peers: &peers };
-    let ground = target.join("bench").join(format!("{}-{}", seconds_now(), std::process::id()));
-    let outcome = perform(&options, &surroundings, &ground);
+    let search_environment =
+        SearchEnvironment { native: &native, windlass, baseline: options.baseline.clone(), peers: &peers };
+    let run_directory = target.join("bench").join(format!("{}-{}", seconds_now(), std::process::id()));
+    let outcome = perform(&options, &search_environment, &run_directory);
     // Deleted only now: on some file systems, creating files is slow for a while after many were deleted.
-    if !options.keep && ground.exists() {
-        fs::remove_dir_all(&ground).with_context(|| format!("cannot remove {}", ground.display()))?;
+    if !options.keep && run_directory.exists() {
+        fs::remove_dir_all(&run_directory)
+            .with_context(|| format!("cannot remove {}", run_directory.display()))?;
     }
     publish(&outcome?, options.json.as_deref())
 }
 
-fn perform(options: &Options, surroundings: &Surroundings<'_>, ground: &Path) -> Result<Report> {
-    let machine = Machine::look();
-    let entries = contestants::find_all(surroundings, |name| options.wants(name));
-    let track = Track { native: surroundings.native, entries: &entries, options, ground };
+fn perform(
+    options: &Options,
+    search_environment: &SearchEnvironment<'_>,
+    run_directory: &Path,
+) -> Result<BenchReport> {
+    let machine = MachineLoad::look();
+    let entries = competitors::find_all(search_environment, |name| options.wants(name));
+    let track = WorkloadRuns { native: search_environment.native, entries: &entries, options, run_directory };
     let asked = |letter: char| options.workloads.contains(&letter);
     let mut runs = Vec::new();
     for workload in RUNS.iter().filter(|workload| asked(workload.letter)) {
@@ -91,11 +96,11 @@ fn perform(options: &Options, surroundings: &Surroundings<'_>, ground: &Path) ->
             creations.push(track.run_creation(*jobs)?);
         }
     }
-    Ok(Report { machine, slots: options.slots, runs, creations })
+    Ok(BenchReport { machine, slots: options.slots, runs, creations })
 }
 
 /// Prints the table to the terminal and writes the JSON to the requested file.
-fn publish(report: &Report, json: Option<&Path>) -> Result<()> {
+fn publish(report: &BenchReport, json: Option<&Path>) -> Result<()> {
     let text = report::render_text(report, table::terminal_width());
     let Some(file) = json else {
         print!("{text}");

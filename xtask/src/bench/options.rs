@@ -20,9 +20,9 @@ cargo xtask bench dag [PART] [OPTIONS]: runs on HTCondor: rendering, following t
   B  1 job, then 10,000, then 1                   D  create 10,000, 100,000 and 1,000,000 jobs from a
   (all jobs are `sh -c true`)                        spec file, and ask for their status
 
-Contestants run one after another within each round, every round in another order, always in fresh
+Competitors run one after another within each round, every round in another order, always in fresh
 directories; ratios are taken within a round, so that a machine that changes its pace does not change
-them. Each contestant first proves with a dozen small jobs that it runs them all, once, in order. Peers
+them. Each competitor first proves with a dozen small jobs that it runs them all, once, in order. Peers
 that are not on the machine, or that fail, are rows that say so.
 
   --runs N               rounds (default 3)
@@ -31,16 +31,16 @@ that are not on the machine, or that fail, are rows that say so.
   --sizes N,N            jobs of D (default 10000,100000,1000000)
   --slots N              jobs at once (default 2)
   --quick                a look in a minute or two: 1 round, 1000 jobs, 100 hops, 10000 to create
-  --only NAME,NAME       these contestants only: floor, xargs, windlass, baseline, make, parallel, parsl,
+  --only NAME,NAME       these competitors only: floor, xargs, windlass, baseline, make, parallel, parsl,
                          hyperqueue, snakemake, torc (ratios need floor and xargs)
   --install-peers[=all]  first install what can be had: make and parallel (apt, as root), parsl, snakemake
                          and hyperqueue (pip, into target/bench-peers); with =all also torc (cargo, a
                          quarter of an hour)
-  --baseline FILE        another windlass binary, such as one of an earlier version, as a contestant of its own
+  --baseline FILE        another windlass binary, such as one of an earlier version, as a competitor of its own
   --json FILE            also write everything as JSON; `-` is stdout, the table then goes to stderr
   --keep                 leave the directories of the runs under target/bench, as an interrupted one does
 
-Peak memory is that of the contestant's largest process, jobs included. Disk is what it left in its
+Peak memory is that of the competitor's largest process, jobs included. Disk is what it left in its
 directory, as allocated.
 ";
 
@@ -98,8 +98,8 @@ impl Options {
         Ok(options)
     }
 
-    pub(super) fn wants(&self, contestant: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == contestant)
+    pub(super) fn wants(&self, competitor: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == competitor)
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) fn number(text: &str) -> Result<usize> {
 fn names(text: &str, known: &[&str]) -> Result<Vec<String>> {
     let names: Vec<String> = text.split(',').map(str::to_owned).collect();
     match names.iter().find(|name| !known.contains(&name.as_str())) {
-        Some(unknown) => bail!("there is no contestant `{unknown}`; there are {}", known.join(", ")),
+        Some(unknown) => bail!("there is no competitor `{unknown}`; there are {}", known.join(", ")),
         None => Ok(names),
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn only_option_selects_contestants() {
+    fn only_option_selects_competitors() {
         let options = parse("--only floor,xargs --sizes 10,20").unwrap();
         assert!(options.wants("xargs") && !options.wants("windlass"));
         assert_eq!(options.sizes, [10, 20]);
@@ -214,7 +214,7 @@ mod tests {
             ("--runs", "--runs needs a value"),
             ("--runs 0", "`0` is not a number"),
             ("--jobs many", "`many` is not a number"),
-            ("--only floor,wargs", "no contestant `wargs`"),
+            ("--only floor,wargs", "no competitor `wargs`"),
             ("--fast", "`--fast` is neither"),
         ] {
             let error = parse(line).unwrap_err().to_string();

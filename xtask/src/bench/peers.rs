@@ -1,11 +1,11 @@
-//! `--install-peers`: installs the other contestants where possible. A failure here never ends the benchmark.
+//! `--install-peers`: installs the other competitors where possible. A failure here never ends the benchmark.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::contestants;
+use super::competitors;
 use super::options::Install;
 use crate::shell::{self, cargo, find_program, is_executable, run};
 
@@ -40,7 +40,7 @@ fn install_apt() -> Result<()> {
 
 /// One package at a time: a package without a build for this Python must not affect the others.
 fn install_pypi(folder: &Path) -> Result<()> {
-    let venv = contestants::venv(folder);
+    let venv = competitors::venv(folder);
     if !is_executable(&venv.join("bin/pip")) {
         run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::machine::Machine;
+use super::machine::MachineLoad;
 use super::options::{is_release, number, split_value};
 use super::{cargo, output, run, target_directory};
 
@@ -52,7 +52,7 @@ impl Options {
 }
 
 /// The output of the example.
-struct Sample {
+struct PlanSample {
     seconds: f64,
     dataset_mb: u64,
     peak_mb: u64,
@@ -60,7 +60,7 @@ struct Sample {
     units: u64,
 }
 
-impl Sample {
+impl PlanSample {
     fn parse(text: &str) -> Result<Self> {
         let found: Value = serde_json::from_str(text).context("the example printed no JSON")?;
         let count = |name: &str| found[name].as_u64().with_context(|| format!("no `{name}` in {text}"));
@@ -81,7 +81,7 @@ pub(super) fn main(words: &[String]) -> Result<()> {
     }
     let options = Options::parse(words)?;
     let program = build(options.is_release)?;
-    println!("{}", Machine::look().describe());
+    println!("{}", MachineLoad::look().describe());
     println!("{} files, {} lumis; median of {}", options.files, options.lumis, options.runs);
     println!(
         "  {:<20} {:<10} {:>8} {:>8} {:>12} {:>9} {:>8}",
@@ -117,12 +117,12 @@ fn build(is_release: bool) -> Result<PathBuf> {
 }
 
 /// The run with the median time.
-fn measure(program: &PathBuf, options: &Options, splitter: &str, spread: &str) -> Result<Sample> {
+fn measure(program: &PathBuf, options: &Options, splitter: &str, spread: &str) -> Result<PlanSample> {
     let (files, lumis) = (options.files.to_string(), options.lumis.to_string());
     let mut samples = Vec::new();
     for _ in 0..options.runs {
         let text = output(Command::new(program).args([splitter, &files, &lumis, spread]))?;
-        samples.push(Sample::parse(&text)?);
+        samples.push(PlanSample::parse(&text)?);
     }
     samples.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     samples.into_iter().nth((options.runs - 1) / 2).context("there was no run")

@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::machine::Machine;
-use super::measure::Sample;
-use super::statistics::{Series, Spread, Summary};
-use super::table::{Column, render, wrap};
+use super::machine::MachineLoad;
+use super::measure::RunSample;
+use super::statistics::{SampleSeries, SampleSpread, SampleSummary};
+use super::table::{TableColumn, render, wrap};
 use super::targets::targets;
-use super::workloads::{CREATION, Shape, Workload};
+use super::workloads::{CREATION, GraphShape, Workload};
 
 #[derive(Debug)]
-pub(super) struct Report {
-    pub(super) machine: Machine,
+pub(super) struct BenchReport {
+    pub(super) machine: MachineLoad,
     pub(super) slots: usize,
     pub(super) runs: Vec<RunOutcome>,
     pub(super) creations: Vec<CreationOutcome>,
@@ -23,9 +23,9 @@ pub(super) struct Report {
 #[derive(Debug)]
 pub(super) struct RunOutcome {
     pub(super) workload: &'static Workload,
-    /// The number of jobs of a contestant that runs all of them.
+    /// The number of jobs of a competitor that runs all of them.
     pub(super) jobs: usize,
-    pub(super) series: Vec<Series>,
+    pub(super) series: Vec<SampleSeries>,
 }
 
 /// One size of the workload that only creates jobs.
@@ -38,26 +38,26 @@ pub(super) struct CreationOutcome {
 
 #[derive(Debug)]
 pub(super) struct CreationSeries {
-    pub(super) contestant: &'static str,
-    pub(super) create: Vec<Sample>,
-    pub(super) status: Vec<Sample>,
+    pub(super) competitor: &'static str,
+    pub(super) create: Vec<RunSample>,
+    pub(super) status: Vec<RunSample>,
     pub(super) trouble: Option<String>,
 }
 
 impl RunOutcome {
-    pub(super) fn summary_of(&self, contestant: &str) -> Option<Summary> {
-        self.series.iter().find(|series| series.contestant == contestant)?.summary(&self.series)
+    pub(super) fn summary_of(&self, competitor: &str) -> Option<SampleSummary> {
+        self.series.iter().find(|series| series.competitor == competitor)?.summary(&self.series)
     }
 }
 
 impl CreationOutcome {
-    pub(super) fn series_of(&self, contestant: &str) -> Option<&CreationSeries> {
-        self.series.iter().find(|series| series.contestant == contestant)
+    pub(super) fn series_of(&self, competitor: &str) -> Option<&CreationSeries> {
+        self.series.iter().find(|series| series.competitor == competitor)
     }
 }
 
 /// The full report for the terminal.
-pub(super) fn render_text(report: &Report, width: usize) -> String {
+pub(super) fn render_text(report: &BenchReport, width: usize) -> String {
     let mut text = format!("{}\n", wrap(&report.machine.describe(), width, 2));
     for outcome in &report.runs {
         text.push_str(&render_run(outcome, report.slots, width));
@@ -71,21 +71,21 @@ pub(super) fn render_text(report: &Report, width: usize) -> String {
 
 fn render_run(outcome: &RunOutcome, slots: usize, width: usize) -> String {
     let Workload { letter, title, shape } = outcome.workload;
-    let at_once = if *shape == Shape::Chain { String::new() } else { format!(", {slots} at once") };
-    let per_job = if *shape == Shape::Chain { "ms/hop" } else { "ms/job" };
+    let at_once = if *shape == GraphShape::Chain { String::new() } else { format!(", {slots} at once") };
+    let per_job = if *shape == GraphShape::Chain { "ms/hop" } else { "ms/job" };
     let columns = [
-        Column { title: "", keep: 9 },
-        Column { title: "jobs", keep: 3 },
-        Column { title: "wall s", keep: 6 },
-        Column { title: "least-most", keep: 2 },
-        Column { title: per_job, keep: 8 },
-        Column { title: "x floor", keep: 7 },
-        Column { title: "x xargs", keep: 8 },
-        Column { title: "ms beyond", keep: if *shape == Shape::Chain { 8 } else { 1 } },
-        Column { title: "CPU ms", keep: 4 },
-        Column { title: "peak RSS", keep: 5 },
-        Column { title: "disk", keep: 5 },
-        Column { title: "files", keep: 2 },
+        TableColumn { title: "", keep: 9 },
+        TableColumn { title: "jobs", keep: 3 },
+        TableColumn { title: "wall s", keep: 6 },
+        TableColumn { title: "least-most", keep: 2 },
+        TableColumn { title: per_job, keep: 8 },
+        TableColumn { title: "x floor", keep: 7 },
+        TableColumn { title: "x xargs", keep: 8 },
+        TableColumn { title: "ms beyond", keep: if *shape == GraphShape::Chain { 8 } else { 1 } },
+        TableColumn { title: "CPU ms", keep: 4 },
+        TableColumn { title: "peak RSS", keep: 5 },
+        TableColumn { title: "disk", keep: 5 },
+        TableColumn { title: "files", keep: 2 },
     ];
     let rows: Vec<Vec<String>> =
         outcome.series.iter().map(|series| run_row(series, series.summary(&outcome.series))).collect();
@@ -98,15 +98,15 @@ fn render_run(outcome: &RunOutcome, slots: usize, width: usize) -> String {
     text
 }
 
-fn run_row(series: &Series, summary: Option<Summary>) -> Vec<String> {
+fn run_row(series: &SampleSeries, summary: Option<SampleSummary>) -> Vec<String> {
     let Some(summary) = summary else {
-        let mut row = vec![series.contestant.to_owned()];
+        let mut row = vec![series.competitor.to_owned()];
         row.resize(12, "-".to_owned());
         return row;
     };
     let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), ratio);
     vec![
-        series.contestant.to_owned(),
+        series.competitor.to_owned(),
         grouped(series.jobs),
         format!("{:.2}", summary.wall.median),
         format!("{:.2}-{:.2}", summary.wall.least, summary.wall.most),
@@ -121,8 +121,8 @@ fn run_row(series: &Series, summary: Option<Summary>) -> Vec<String> {
     ]
 }
 
-fn run_note(series: &Series, asked: usize) -> Option<String> {
-    let name = series.contestant;
+fn run_note(series: &SampleSeries, asked: usize) -> Option<String> {
+    let name = series.competitor;
     if let Some(trouble) = &series.trouble {
         let failed = series.rounds.iter().filter(|round| round.is_none()).count();
         return Some(match series.samples().count() {
@@ -139,15 +139,15 @@ fn run_note(series: &Series, asked: usize) -> Option<String> {
 
 fn render_creations(creations: &[CreationOutcome], width: usize) -> String {
     let columns = [
-        Column { title: "", keep: 9 },
-        Column { title: "jobs", keep: 9 },
-        Column { title: "create s", keep: 8 },
-        Column { title: "least-most", keep: 2 },
-        Column { title: "peak RSS", keep: 7 },
-        Column { title: "disk", keep: 6 },
-        Column { title: "status ms", keep: 8 },
-        Column { title: "its RSS", keep: 3 },
-        Column { title: "spec", keep: 1 },
+        TableColumn { title: "", keep: 9 },
+        TableColumn { title: "jobs", keep: 9 },
+        TableColumn { title: "create s", keep: 8 },
+        TableColumn { title: "least-most", keep: 2 },
+        TableColumn { title: "peak RSS", keep: 7 },
+        TableColumn { title: "disk", keep: 6 },
+        TableColumn { title: "status ms", keep: 8 },
+        TableColumn { title: "its RSS", keep: 3 },
+        TableColumn { title: "spec", keep: 1 },
     ];
     let mut rows = Vec::new();
     let mut notes = String::new();
@@ -155,7 +155,7 @@ fn render_creations(creations: &[CreationOutcome], width: usize) -> String {
         for series in &outcome.series {
             rows.push(creation_row(outcome, series));
             if let Some(trouble) = &series.trouble {
-                let note = format!("{} at {}: {trouble}", series.contestant, grouped(outcome.jobs));
+                let note = format!("{} at {}: {trouble}", series.competitor, grouped(outcome.jobs));
                 writeln!(notes, "{}", wrap(&note, width, 2)).expect("a String takes everything");
             }
         }
@@ -165,49 +165,50 @@ fn render_creations(creations: &[CreationOutcome], width: usize) -> String {
 }
 
 fn creation_row(outcome: &CreationOutcome, series: &CreationSeries) -> Vec<String> {
-    let largest = |samples: &[Sample], figure: fn(&Sample) -> u64| {
+    let largest = |samples: &[RunSample], figure: fn(&RunSample) -> u64| {
         samples.iter().map(figure).max().map_or_else(|| "-".to_owned(), bytes)
     };
-    let create = Spread::of_walls(&series.create);
-    let or_dash =
-        |spread: Option<Spread>, show: fn(Spread) -> String| spread.map_or_else(|| "-".to_owned(), show);
+    let create = SampleSpread::of_walls(&series.create);
+    let or_dash = |spread: Option<SampleSpread>, show: fn(SampleSpread) -> String| {
+        spread.map_or_else(|| "-".to_owned(), show)
+    };
     vec![
-        series.contestant.to_owned(),
+        series.competitor.to_owned(),
         grouped(outcome.jobs),
         or_dash(create, |spread| format!("{:.3}", spread.median)),
         or_dash(create, |spread| format!("{:.3}-{:.3}", spread.least, spread.most)),
         largest(&series.create, |sample| sample.peak_rss),
         largest(&series.create, |sample| sample.disk),
-        or_dash(Spread::of_walls(&series.status), |spread| format!("{:.1}", spread.median * 1000.0)),
+        or_dash(SampleSpread::of_walls(&series.status), |spread| format!("{:.1}", spread.median * 1000.0)),
         largest(&series.status, |sample| sample.peak_rss),
         bytes(outcome.spec_bytes),
     ]
 }
 
-fn render_targets(report: &Report, width: usize) -> String {
+fn render_targets(report: &BenchReport, width: usize) -> String {
     let targets = targets(report);
     if targets.is_empty() {
         return String::new();
     }
     let mut text = "\nwhat windlass must show\n".to_owned();
     for target in targets {
-        let verdict = if target.met { "ok  " } else { "MISS" };
+        let result = if target.met { "ok  " } else { "MISS" };
         let line = format!("{} {}, must be {}", target.what, target.measured, target.limit);
-        writeln!(text, "{verdict}  {}", wrap(&line, width.saturating_sub(6), 6))
+        writeln!(text, "{result}  {}", wrap(&line, width.saturating_sub(6), 6))
             .expect("a String takes everything");
     }
     text
 }
 
 /// The full report for programs: the samples, and the contents of the table.
-pub(super) fn render_json(report: &Report) -> Value {
+pub(super) fn render_json(report: &BenchReport) -> Value {
     let runs = report.runs.iter().map(|outcome| {
         let series = outcome.series.iter().map(|series| run_json(series, series.summary(&outcome.series)));
         json!({
             "workload": outcome.workload.letter.to_string(),
             "title": outcome.workload.title,
             "jobs": outcome.jobs,
-            "contestants": series.collect::<Vec<_>>(),
+            "competitors": series.collect::<Vec<_>>(),
         })
     });
     let creations = report.creations.iter().map(|outcome| {
@@ -216,7 +217,7 @@ pub(super) fn render_json(report: &Report) -> Value {
             "workload": CREATION.to_string(),
             "jobs": outcome.jobs,
             "spec_bytes": outcome.spec_bytes,
-            "contestants": series.collect::<Vec<_>>(),
+            "competitors": series.collect::<Vec<_>>(),
         })
     });
     let targets = targets(report).into_iter().map(|target| {
@@ -231,7 +232,7 @@ pub(super) fn render_json(report: &Report) -> Value {
     })
 }
 
-fn run_json(series: &Series, summary: Option<Summary>) -> Value {
+fn run_json(series: &SampleSeries, summary: Option<SampleSummary>) -> Value {
     let summary = summary.map(|summary| {
         json!({
             "wall_seconds": summary.wall.median,
@@ -246,7 +247,7 @@ fn run_json(series: &Series, summary: Option<Summary>) -> Value {
         })
     });
     json!({
-        "name": series.contestant,
+        "name": series.competitor,
         "jobs": series.jobs,
         "median": summary,
         "rounds": series.rounds.iter().map(|round| round.as_ref().map(sample_json)).collect::<Vec<_>>(),
@@ -256,14 +257,14 @@ fn run_json(series: &Series, summary: Option<Summary>) -> Value {
 
 fn creation_json(series: &CreationSeries) -> Value {
     json!({
-        "name": series.contestant,
+        "name": series.competitor,
         "create": series.create.iter().map(sample_json).collect::<Vec<_>>(),
         "status": series.status.iter().map(sample_json).collect::<Vec<_>>(),
         "trouble": series.trouble,
     })
 }
 
-fn sample_json(sample: &Sample) -> Value {
+fn sample_json(sample: &RunSample) -> Value {
     json!({
         "wall_seconds": sample.wall.as_secs_f64(),
         "cpu_seconds": sample.cpu.as_secs_f64(),
@@ -314,7 +315,7 @@ mod tests {
     use crate::bench::statistics::tests::{sample, series};
     use crate::bench::workloads::RUNS;
 
-    fn report() -> Report {
+    fn report() -> BenchReport {
         let mut broken = series("parsl", 100, &[0, 0]);
         broken.trouble = Some("not found; --install-peers".to_owned());
         let mut halting = series("make", 100, &[90, 0]);
@@ -328,13 +329,13 @@ mod tests {
             series("snakemake", 2, &[96, 96]),
         ];
         let created = CreationSeries {
-            contestant: "windlass",
+            competitor: "windlass",
             create: vec![sample(700)],
             status: vec![sample(12)],
             trouble: None,
         };
-        Report {
-            machine: Machine::default(),
+        BenchReport {
+            machine: MachineLoad::default(),
             slots: 2,
             runs: vec![RunOutcome { workload: &RUNS[0], jobs: 100, series }],
             creations: vec![CreationOutcome { jobs: 100_000, spec_bytes: 5_000_000, series: vec![created] }],
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn table_shows_ratios_and_missing_slow_or_failed_contestants() {
+    fn table_shows_ratios_and_missing_slow_or_failed_competitors() {
         let text = render_text(&report(), 200);
         let line = |start: &str| {
             let found = text.lines().find(|line| line.starts_with(start));
@@ -397,13 +398,13 @@ mod tests {
     #[test]
     fn json_has_samples_medians_and_problems() {
         let json = render_json(&report());
-        let contestants = &json["runs"][0]["contestants"];
-        assert_eq!(contestants[2]["name"], "windlass");
-        assert_eq!(contestants[2]["rounds"][1]["wall_seconds"], 0.072);
-        assert_eq!(contestants[3]["rounds"][1], Value::Null);
-        assert_eq!(contestants[4]["median"], Value::Null);
-        assert_eq!(contestants[4]["trouble"], "not found; --install-peers");
-        assert_eq!(json["creations"][0]["contestants"][0]["create"][0]["wall_seconds"], 0.7);
+        let competitors = &json["runs"][0]["competitors"];
+        assert_eq!(competitors[2]["name"], "windlass");
+        assert_eq!(competitors[2]["rounds"][1]["wall_seconds"], 0.072);
+        assert_eq!(competitors[3]["rounds"][1], Value::Null);
+        assert_eq!(competitors[4]["median"], Value::Null);
+        assert_eq!(competitors[4]["trouble"], "not found; --install-peers");
+        assert_eq!(json["creations"][0]["competitors"][0]["create"][0]["wall_seconds"], 0.7);
     }
 
     #[test]

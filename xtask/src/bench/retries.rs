@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::machine::Machine;
+use super::machine::MachineLoad;
 use super::options::{number, split_value};
 
 const HELP: &str = "\
@@ -79,7 +79,7 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<PathBuf>)
 }
 
 fn perform(options: &Options, windlass: &Path, ground: &Path) -> Result<()> {
-    println!("{}", Machine::look().describe());
+    println!("{}", MachineLoad::look().describe());
     println!(
         "{} jobs, {} at once, every tenth fails once; {} rounds",
         options.jobs, options.slots, options.runs
@@ -87,9 +87,9 @@ fn perform(options: &Options, windlass: &Path, ground: &Path) -> Result<()> {
     let mut ratios = Vec::new();
     for round in 1..=options.runs {
         let place = |name: &str| ground.join(format!("{round}-{name}"));
-        let plain = measure(options, windlass, &place("plain"), Load::Plain)?;
-        let mixed = measure(options, windlass, &place("mixed"), Load::Mixed)?;
-        let storm = measure(options, windlass, &place("storm"), Load::Storm)?;
+        let plain = measure(options, windlass, &place("plain"), RetryLoad::Plain)?;
+        let mixed = measure(options, windlass, &place("mixed"), RetryLoad::Mixed)?;
+        let storm = measure(options, windlass, &place("storm"), RetryLoad::Storm)?;
         let per_job = plain.as_secs_f64() / options.jobs as f64;
         let per_retry = (mixed.as_secs_f64() - plain.as_secs_f64()) / (options.jobs / SHARE) as f64;
         ratios.push(per_retry / per_job);
@@ -110,19 +110,19 @@ fn perform(options: &Options, windlass: &Path, ground: &Path) -> Result<()> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Load {
+enum RetryLoad {
     Plain,
     Mixed,
     Storm,
 }
 
-fn measure(options: &Options, windlass: &Path, place: &Path, load: Load) -> Result<Duration> {
+fn measure(options: &Options, windlass: &Path, place: &Path, load: RetryLoad) -> Result<Duration> {
     let there = place.join("there");
     fs::create_dir_all(&there)?;
     let fails = |job: usize| match load {
-        Load::Plain => false,
-        Load::Mixed => job.is_multiple_of(SHARE),
-        Load::Storm => true,
+        RetryLoad::Plain => false,
+        RetryLoad::Mixed => job.is_multiple_of(SHARE),
+        RetryLoad::Storm => true,
     };
     for job in (1..=options.jobs).filter(|job| !fails(*job)) {
         fs::write(there.join(job.to_string()), "")?;
@@ -138,21 +138,21 @@ fn measure(options: &Options, windlass: &Path, place: &Path, load: Load) -> Resu
         .output()
         .with_context(|| format!("cannot start {}", windlass.display()))?;
     let wall = begun.elapsed();
-    let expected = if load == Load::Storm { [NEEDS_DECISION, JOBS_FAILED] } else { [0, 0] };
+    let expected = if load == RetryLoad::Storm { [NEEDS_DECISION, JOBS_FAILED] } else { [0, 0] };
     ensure!(
         output.status.code().is_some_and(|code| expected.contains(&code)),
         "windlass ended with {}: {}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    check_books(options, windlass, place, load)?;
+    check_results(options, windlass, place, load)?;
     Ok(wall)
 }
 
 /// In a storm no file is left behind, so that every attempt fails.
-fn spec(jobs: usize, load: Load) -> String {
+fn spec(jobs: usize, load: RetryLoad) -> String {
     let (leaves, budget) = match load {
-        Load::Storm => ("", format!("retry_budget: {BUDGET}\n")),
+        RetryLoad::Storm => ("", format!("retry_budget: {BUDGET}\n")),
         _ => (": > there/{i}; ", String::new()),
     };
     let command = format!("if test -e there/{{i}}; then exit 0; fi; {leaves}exit 75");
@@ -163,7 +163,7 @@ fn spec(jobs: usize, load: Load) -> String {
     )
 }
 
-fn check_books(options: &Options, windlass: &Path, place: &Path, load: Load) -> Result<()> {
+fn check_results(options: &Options, windlass: &Path, place: &Path, load: RetryLoad) -> Result<()> {
     let mut command = Command::new(windlass);
     command.args(["--db", "windlass.db", "status", "--format", "json"]).current_dir(place);
     let answer = command.output().context("cannot ask for the status")?;
@@ -171,7 +171,7 @@ fn check_books(options: &Options, windlass: &Path, place: &Path, load: Load) -> 
         serde_json::from_slice(&answer.stdout).context("`status --format json` printed no JSON")?;
     let completed = status["jobs"]["completed"].as_u64().unwrap_or(0) as usize;
     match load {
-        Load::Storm => ensure!(completed == 0, "{completed} jobs completed in a storm"),
+        RetryLoad::Storm => ensure!(completed == 0, "{completed} jobs completed in a storm"),
         _ => ensure!(completed == options.jobs, "{completed} of {} jobs completed", options.jobs),
     }
     Ok(())
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn jobs_fail_permanently_only_in_storm_load() {
-        assert!(spec(10, Load::Mixed).contains(": > there/{i}"));
-        assert!(!spec(10, Load::Storm).contains(": > there"));
-        assert!(spec(10, Load::Storm).contains("retry_budget: 100"));
+        assert!(spec(10, RetryLoad::Mixed).contains(": > there/{i}"));
+        assert!(!spec(10, RetryLoad::Storm).contains(": > there"));
+        assert!(spec(10, RetryLoad::Storm).contains("retry_budget: 100"));
     }
 }

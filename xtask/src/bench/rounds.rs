@@ -1,4 +1,4 @@
-//! The order of the runs: which contestant runs when, in which directory, and how failures are handled.
+//! The order of the runs: which competitor runs when, in which directory, and how failures are handled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::contestants::{Contestant, Creator, Entry, Specification, check_proof};
-use super::measure::{self, Invocation, Native, Place, Sample};
+use super::competitors::{Competitor, CreationSpecs, NamedCompetitor, WorkflowCreator, check_proof};
+use super::measure::{self, Invocation, NativeTools, RunDirectory, RunSample};
 use super::options::Options;
 use super::report::{CreationOutcome, CreationSeries, RunOutcome};
-use super::statistics::Series;
-use super::workloads::{Graph, Shape, Workload, render_json, render_yaml};
+use super::statistics::SampleSeries;
+use super::workloads::{GraphShape, JobGraph, Workload, render_json, render_yaml};
 
 /// The number of jobs of the proof: enough to fill the slots several times.
 const PROOF_JOBS: usize = 12;
@@ -20,95 +20,106 @@ const PROOF_JOBS: usize = 12;
 const STATUS_QUESTIONS: usize = 5;
 
 /// The inputs for the rounds of a workload.
-pub(super) struct Track<'a> {
-    pub(super) native: &'a Native,
-    pub(super) entries: &'a [Entry],
+pub(super) struct WorkloadRuns<'a> {
+    pub(super) native: &'a NativeTools,
+    pub(super) entries: &'a [NamedCompetitor],
     pub(super) options: &'a Options,
     /// The directories of all runs, kept until the end.
-    pub(super) ground: &'a Path,
+    pub(super) run_directory: &'a Path,
 }
 
-impl Track<'_> {
-    /// Runs the proof of all contestants, then times them round by round.
+impl WorkloadRuns<'_> {
+    /// Runs the proof of all competitors, then times them round by round.
     pub(super) fn run_workload(&self, workload: &'static Workload) -> Result<RunOutcome> {
-        let size = if workload.shape == Shape::Chain { self.options.hops } else { self.options.jobs };
-        let mut series: Vec<Series> =
+        let size = if workload.shape == GraphShape::Chain { self.options.hops } else { self.options.jobs };
+        let mut series: Vec<SampleSeries> =
             self.entries.iter().map(|entry| self.new_series(entry, workload, size)).collect();
         for round in 0..self.options.runs {
-            for index in turns(series.len(), round) {
-                let Ok(contestant) = &self.entries[index].found else { continue };
+            for index in rotated_order(series.len(), round) {
+                let Ok(competitor) = &self.entries[index].found else { continue };
                 let series = &mut series[index];
                 if series.trouble.is_some() && series.samples().count() == 0 {
                     continue; // It failed its proof or its first round, so it is not run again.
                 }
-                let place = self.place(workload.letter, &format!("{round}-{}", series.contestant))?;
-                let graph = Graph::of_true(workload.shape, share(contestant.as_ref(), workload.shape, size));
-                let outcome = self.run_once(contestant.as_ref(), &graph, &place);
+                let place = self.place(workload.letter, &format!("{round}-{}", series.competitor))?;
+                let graph =
+                    JobGraph::of_true(workload.shape, share(competitor.as_ref(), workload.shape, size));
+                let outcome = self.run_once(competitor.as_ref(), &graph, &place);
                 self.tell(
                     workload.letter,
                     round,
-                    series.contestant,
+                    series.competitor,
                     outcome.as_ref().map(|sample| sample.wall),
                 );
                 series.rounds[round] = outcome.as_ref().ok().copied();
                 series.trouble = series.trouble.take().or(outcome.err().map(|error| format!("{error:#}")));
             }
         }
-        let jobs = Graph::of_true(workload.shape, size).jobs.len();
+        let jobs = JobGraph::of_true(workload.shape, size).jobs.len();
         Ok(RunOutcome { workload, jobs, series })
     }
 
-    /// The empty series of a contestant, with the reason if it is missing or fails its proof.
-    fn new_series(&self, entry: &Entry, workload: &Workload, size: usize) -> Series {
+    /// The empty series of a competitor, with the reason if it is missing or fails its proof.
+    fn new_series(&self, entry: &NamedCompetitor, workload: &Workload, size: usize) -> SampleSeries {
         let proven = match &entry.found {
             Err(missing) => Err(missing.clone()),
-            Ok(contestant) => {
-                let size = share(contestant.as_ref(), workload.shape, size);
-                let proof = self.prove(entry.name, contestant.as_ref(), workload, size);
+            Ok(competitor) => {
+                let size = share(competitor.as_ref(), workload.shape, size);
+                let proof = self.prove(entry.name, competitor.as_ref(), workload, size);
                 proof.map(|()| size).map_err(|error| format!("{error:#}"))
             }
         };
         if let Err(trouble) = &proven {
             eprintln!("{} {}: {trouble}", workload.letter, entry.name);
         }
-        let jobs = Graph::of_true(workload.shape, proven.clone().unwrap_or(size)).jobs.len();
-        Series { contestant: entry.name, jobs, rounds: vec![None; self.options.runs], trouble: proven.err() }
+        let jobs = JobGraph::of_true(workload.shape, proven.clone().unwrap_or(size)).jobs.len();
+        SampleSeries {
+            competitor: entry.name,
+            jobs,
+            rounds: vec![None; self.options.runs],
+            trouble: proven.err(),
+        }
     }
 
-    fn prove(&self, name: &str, contestant: &dyn Contestant, workload: &Workload, size: usize) -> Result<()> {
-        let graph = Graph::of_proofs(workload.shape, size.min(PROOF_JOBS));
+    fn prove(&self, name: &str, competitor: &dyn Competitor, workload: &Workload, size: usize) -> Result<()> {
+        let graph = JobGraph::of_proofs(workload.shape, size.min(PROOF_JOBS));
         let place = self.place(workload.letter, &format!("proof-{name}"))?;
-        self.run_once(contestant, &graph, &place)?;
+        self.run_once(competitor, &graph, &place)?;
         check_proof(&graph, &place)
     }
 
-    fn run_once(&self, contestant: &dyn Contestant, graph: &Graph, place: &Place) -> Result<Sample> {
-        let invocation = contestant.invocation(graph, self.options.slots, place)?;
+    fn run_once(
+        &self,
+        competitor: &dyn Competitor,
+        graph: &JobGraph,
+        place: &RunDirectory,
+    ) -> Result<RunSample> {
+        let invocation = competitor.invocation(graph, self.options.slots, place)?;
         let sample = measure::run(self.native, &invocation, place)?;
-        contestant.check(graph, place)?;
+        competitor.check(graph, place)?;
         Ok(sample)
     }
 
-    /// Creates `jobs` jobs with each contestant that supports it, and queries their status.
+    /// Creates `jobs` jobs with each competitor that supports it, and queries their status.
     pub(super) fn run_creation(&self, jobs: usize) -> Result<CreationOutcome> {
-        let input = self.ground.join(format!("D-{jobs}"));
+        let input = self.run_directory.join(format!("D-{jobs}"));
         fs::create_dir_all(&input)?;
-        let graph = Graph::of_true(Shape::Sprinkled, jobs);
+        let graph = JobGraph::of_true(GraphShape::SparseDependencies, jobs);
         let (yaml, json) = (input.join("spec.yaml"), input.join("graph.json"));
         fs::write(&yaml, render_yaml(&graph))?;
         fs::write(&json, render_json(&graph, self.options.slots))?;
         drop(graph);
 
         let spec_bytes = fs::metadata(&yaml)?.len();
-        let specification = Specification { yaml: &yaml, json: &json };
+        let specification = CreationSpecs { yaml: &yaml, json: &json };
         let mut series = Vec::new();
-        let creators: Vec<(&'static str, &dyn Creator)> = self.creators(jobs, &mut series);
+        let creators: Vec<(&'static str, &dyn WorkflowCreator)> = self.creators(jobs, &mut series);
         for round in 0..self.options.runs {
-            for index in turns(creators.len(), round) {
+            for index in rotated_order(creators.len(), round) {
                 let (name, creator) = creators[index];
-                let row = series.iter_mut().find(|row: &&mut CreationSeries| row.contestant == name);
+                let row = series.iter_mut().find(|row: &&mut CreationSeries| row.competitor == name);
                 let Some(row) = row.filter(|row| row.trouble.is_none()) else { continue };
-                let place = Place::create(input.join(format!("{round}-{name}")))?;
+                let place = RunDirectory::create(input.join(format!("{round}-{name}")))?;
                 let outcome = self.create_once(creator, &specification, jobs, &place, row);
                 self.tell('D', round, name, outcome.as_ref().map(|wall| *wall));
                 row.trouble = outcome.err().map(|error| format!("{error:#}"));
@@ -117,15 +128,19 @@ impl Track<'_> {
         Ok(CreationOutcome { jobs, spec_bytes, series })
     }
 
-    /// The contestants that can create this many jobs. `series` gets a row for each of them and for each
+    /// The competitors that can create this many jobs. `series` gets a row for each of them and for each
     /// missing one.
-    fn creators(&self, jobs: usize, series: &mut Vec<CreationSeries>) -> Vec<(&'static str, &dyn Creator)> {
+    fn creators(
+        &self,
+        jobs: usize,
+        series: &mut Vec<CreationSeries>,
+    ) -> Vec<(&'static str, &dyn WorkflowCreator)> {
         let mut creators = Vec::new();
         for entry in self.entries {
             let trouble = match &entry.found {
                 Err(missing) if entry.name == "windlass" => Some(missing.clone()),
                 Err(_) => continue,
-                Ok(contestant) => match contestant.creator() {
+                Ok(competitor) => match competitor.creator() {
                     None => continue,
                     Some(creator) if jobs > creator.at_most() => continue,
                     Some(creator) => {
@@ -135,7 +150,7 @@ impl Track<'_> {
                 },
             };
             series.push(CreationSeries {
-                contestant: entry.name,
+                competitor: entry.name,
                 create: Vec::new(),
                 status: Vec::new(),
                 trouble,
@@ -146,10 +161,10 @@ impl Track<'_> {
 
     fn create_once(
         &self,
-        creator: &dyn Creator,
-        specification: &Specification<'_>,
+        creator: &dyn WorkflowCreator,
+        specification: &CreationSpecs<'_>,
         jobs: usize,
-        place: &Place,
+        place: &RunDirectory,
         row: &mut CreationSeries,
     ) -> Result<Duration> {
         let invocation = creator.create(specification, place)?;
@@ -164,8 +179,8 @@ impl Track<'_> {
         Ok(created.wall)
     }
 
-    fn place(&self, letter: char, name: &str) -> Result<Place> {
-        Place::create(self.ground.join(PathBuf::from(letter.to_string())).join(name))
+    fn place(&self, letter: char, name: &str) -> Result<RunDirectory> {
+        RunDirectory::create(self.run_directory.join(PathBuf::from(letter.to_string())).join(name))
     }
 
     fn tell(
@@ -183,14 +198,14 @@ impl Track<'_> {
     }
 }
 
-/// The number of jobs for a contestant.
-fn share(contestant: &dyn Contestant, shape: Shape, size: usize) -> usize {
-    (size / contestant.share(shape)).max(2)
+/// The number of jobs for a competitor.
+fn share(competitor: &dyn Competitor, shape: GraphShape, size: usize) -> usize {
+    (size / competitor.share(shape)).max(2)
 }
 
-/// The order of a round: each round begins with a different contestant, so that none always runs after the same
+/// The order of a round: each round begins with a different competitor, so that none always runs after the same
 /// one.
-fn turns(count: usize, round: usize) -> impl Iterator<Item = usize> {
+fn rotated_order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |step| (step + round) % count)
 }
 
@@ -199,9 +214,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_round_has_all_contestants_in_rotated_order() {
-        let orders: Vec<Vec<usize>> = (0..4).map(|round| turns(3, round).collect()).collect();
+    fn each_round_has_all_competitors_in_rotated_order() {
+        let orders: Vec<Vec<usize>> = (0..4).map(|round| rotated_order(3, round).collect()).collect();
         assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
-        assert_eq!(turns(0, 1).count(), 0);
+        assert_eq!(rotated_order(0, 1).count(), 0);
     }
 }

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use super::measure::Sample;
+use super::measure::RunSample;
 
-/// The runs of one contestant on one workload: a sample per round, none where it failed.
+/// The runs of one competitor on one workload: a sample per round, none where it failed.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Series {
-    pub(super) contestant: &'static str,
+pub(super) struct SampleSeries {
+    pub(super) competitor: &'static str,
     pub(super) jobs: usize,
-    pub(super) rounds: Vec<Option<Sample>>,
-    /// Why the contestant is missing or failed.
+    pub(super) rounds: Vec<Option<RunSample>>,
+    /// Why the competitor is missing or failed.
     pub(super) trouble: Option<String>,
 }
 
-/// The summary of a [`Series`]. Milliseconds and ratios are per job, so that series of different lengths
+/// The summary of a [`SampleSeries`]. Milliseconds and ratios are per job, so that series of different lengths
 /// compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Summary {
-    pub(super) wall: Spread,
+pub(super) struct SampleSummary {
+    pub(super) wall: SampleSpread,
     pub(super) per_job: f64,
     pub(super) cpu_per_job: f64,
     pub(super) over_floor: Option<f64>,
@@ -32,24 +32,24 @@ pub(super) struct Summary {
 
 /// Seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct SampleSpread {
     pub(super) least: f64,
     pub(super) median: f64,
     pub(super) most: f64,
 }
 
-impl Series {
-    pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
+impl SampleSeries {
+    pub(super) fn samples(&self) -> impl Iterator<Item = RunSample> {
         self.rounds.iter().copied().flatten()
     }
 
     /// None if no round succeeded.
-    pub(super) fn summary(&self, all: &[Series]) -> Option<Summary> {
-        let named = |name: &str| all.iter().find(|series| series.contestant == name);
-        let wall = Spread::of(self.samples().map(|sample| sample.wall.as_secs_f64()))?;
+    pub(super) fn summary(&self, all: &[SampleSeries]) -> Option<SampleSummary> {
+        let named = |name: &str| all.iter().find(|series| series.competitor == name);
+        let wall = SampleSpread::of(self.samples().map(|sample| sample.wall.as_secs_f64()))?;
         let largest =
-            |figure: fn(&Sample) -> u64| self.samples().map(|sample| figure(&sample)).max().unwrap_or(0);
-        Some(Summary {
+            |figure: fn(&RunSample) -> u64| self.samples().map(|sample| figure(&sample)).max().unwrap_or(0);
+        Some(SampleSummary {
             wall,
             per_job: self.per_job(wall.median),
             cpu_per_job: self.per_job(median(self.samples().map(|sample| sample.cpu.as_secs_f64()))?),
@@ -64,8 +64,8 @@ impl Series {
 
     /// The median over the rounds of a comparison within each round, in milliseconds per job. The speed of the
     /// machine changes less within a round than between rounds.
-    fn pairwise(&self, other: &Series, compare: impl Fn(f64, f64) -> f64) -> Option<f64> {
-        let wall = |series: &Series, sample: &Sample| series.per_job(sample.wall.as_secs_f64());
+    fn pairwise(&self, other: &SampleSeries, compare: impl Fn(f64, f64) -> f64) -> Option<f64> {
+        let wall = |series: &SampleSeries, sample: &RunSample| series.per_job(sample.wall.as_secs_f64());
         let pairs = self.rounds.iter().zip(&other.rounds);
         let compared = pairs.filter_map(|pair| match pair {
             (Some(own), Some(theirs)) => Some(compare(wall(self, own), wall(other, theirs))),
@@ -79,19 +79,19 @@ impl Series {
     }
 }
 
-impl Spread {
-    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Spread> {
+impl SampleSpread {
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<SampleSpread> {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
-        Some(Spread {
+        Some(SampleSpread {
             least: *values.first()?,
             median: median(values.iter().copied())?,
             most: *values.last()?,
         })
     }
 
-    pub(super) fn of_walls(samples: &[Sample]) -> Option<Spread> {
-        Spread::of(samples.iter().map(|sample| sample.wall).map(|wall: Duration| wall.as_secs_f64()))
+    pub(super) fn of_walls(samples: &[RunSample]) -> Option<SampleSpread> {
+        SampleSpread::of(samples.iter().map(|sample| sample.wall).map(|wall: Duration| wall.as_secs_f64()))
     }
 }
 
@@ -112,15 +112,15 @@ pub(super) mod tests {
     use super::*;
 
     /// A sample that took this many milliseconds.
-    pub(in crate::bench) fn sample(milliseconds: u64) -> Sample {
+    pub(in crate::bench) fn sample(milliseconds: u64) -> RunSample {
         let wall = Duration::from_millis(milliseconds);
-        Sample { wall, cpu: wall * 2, peak_rss: milliseconds * 1000, disk: 4096, files: 2 }
+        RunSample { wall, cpu: wall * 2, peak_rss: milliseconds * 1000, disk: 4096, files: 2 }
     }
 
     /// A series with one sample per entry; 0 stands for a round that failed.
-    pub(in crate::bench) fn series(contestant: &'static str, jobs: usize, walls: &[u64]) -> Series {
+    pub(in crate::bench) fn series(competitor: &'static str, jobs: usize, walls: &[u64]) -> SampleSeries {
         let rounds = walls.iter().map(|wall| (*wall > 0).then(|| sample(*wall))).collect();
-        Series { contestant, jobs, rounds, trouble: None }
+        SampleSeries { competitor, jobs, rounds, trouble: None }
     }
 
     fn close(left: Option<f64>, right: f64) -> bool {

@@ -2,7 +2,7 @@
 
 /// A column and its priority when space is short: the column with the smallest number is omitted first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Column {
+pub(super) struct TableColumn {
     pub(super) title: &'static str,
     pub(super) keep: u8,
 }
@@ -21,7 +21,7 @@ pub(super) fn terminal_width() -> usize {
 }
 
 /// The first column is aligned left, all others right, with two spaces between.
-pub(super) fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
+pub(super) fn render(columns: &[TableColumn], rows: &[Vec<String>], width: usize) -> String {
     let widths: Vec<usize> = (0..columns.len()).map(|index| column_width(columns, rows, index)).collect();
     let shown = choose(columns, &widths, width);
     let titles: Vec<String> = columns.iter().map(|column| column.title.to_owned()).collect();
@@ -39,13 +39,13 @@ pub(super) fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> 
     text
 }
 
-fn column_width(columns: &[Column], rows: &[Vec<String>], index: usize) -> usize {
+fn column_width(columns: &[TableColumn], rows: &[Vec<String>], index: usize) -> usize {
     let cells = rows.iter().map(|row| row[index].as_str());
     cells.chain([columns[index].title]).map(|cell| cell.chars().count()).max().unwrap_or(0)
 }
 
 /// The indices of the columns that fit; the first always does.
-fn choose(columns: &[Column], widths: &[usize], width: usize) -> Vec<usize> {
+fn choose(columns: &[TableColumn], widths: &[usize], width: usize) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..columns.len()).collect();
     let total =
         |shown: &[usize]| shown.iter().map(|index| widths[*index] + 2).sum::<usize>().saturating_sub(2);
@@ -83,11 +83,11 @@ pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
 mod tests {
     use super::*;
 
-    const COLUMNS: &[Column] = &[
-        Column { title: "who", keep: 9 },
-        Column { title: "wall", keep: 5 },
-        Column { title: "files", keep: 1 },
-        Column { title: "ratio", keep: 8 },
+    const COLUMNS: &[TableColumn] = &[
+        TableColumn { title: "who", keep: 9 },
+        TableColumn { title: "wall", keep: 5 },
+        TableColumn { title: "files", keep: 1 },
+        TableColumn { title: "ratio", keep: 8 },
     ];
 
     fn rows() -> Vec<Vec<String>> {

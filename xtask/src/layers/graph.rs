@@ -10,46 +10,46 @@ use crate::shell;
 
 /// The members of the workspace, and the tree of normal dependencies of all packages.
 #[derive(Debug)]
-pub(super) struct Graph {
-    pub(super) members: Vec<Member>,
+pub(super) struct CrateGraph {
+    pub(super) members: Vec<WorkspaceMember>,
     /// By package id: the packages that a package links in its normal build on this platform.
-    links: BTreeMap<String, Package>,
+    links: BTreeMap<String, PackageMetadata>,
 }
 
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct WorkspaceMember {
     pub(super) id: String,
     pub(super) name: String,
     /// Relative to the root of the checkout.
     pub(super) manifest: String,
     /// The dependencies in all sections of its manifest.
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: Vec<DependencyUse>,
 }
 
 #[derive(Debug)]
-pub(super) struct Use {
+pub(super) struct DependencyUse {
     pub(super) name: String,
     /// The manifest section, for messages.
     pub(super) section: &'static str,
 }
 
 #[derive(Debug)]
-struct Package {
+struct PackageMetadata {
     name: String,
     below: Vec<String>,
 }
 
-impl Graph {
+impl CrateGraph {
     /// Builds a graph from members and `(id, name, dependency ids)` of all packages.
     pub(super) fn new<'a, S: AsRef<str> + 'a>(
-        members: Vec<Member>,
+        members: Vec<WorkspaceMember>,
         packages: impl IntoIterator<Item = (String, &'a str, &'a [S])>,
-    ) -> Graph {
+    ) -> CrateGraph {
         let package = |(id, name, below): (String, &str, &[S])| {
             let below = below.iter().map(|id| id.as_ref().to_owned()).collect();
-            (id, Package { name: name.to_owned(), below })
+            (id, PackageMetadata { name: name.to_owned(), below })
         };
-        Graph { members, links: packages.into_iter().map(package).collect() }
+        CrateGraph { members, links: packages.into_iter().map(package).collect() }
     }
 
     /// The shortest path of normal dependencies from package `from` to a package called `name`, as names.
@@ -80,7 +80,7 @@ impl Graph {
 }
 
 /// Reads the workspace at `root` with cargo.
-pub(super) fn read(root: &Path) -> Result<Graph> {
+pub(super) fn read(root: &Path) -> Result<CrateGraph> {
     let host = host_triple()?;
     let text =
         shell::output(&mut shell::cargo(["metadata", "--format-version", "1", "--filter-platform", &host]))?;
@@ -95,7 +95,7 @@ fn host_triple() -> Result<String> {
     Ok(host.context("`rustc -vV` names no host")?.to_owned())
 }
 
-fn parse(metadata: &Value, root: &Path) -> Result<Graph> {
+fn parse(metadata: &Value, root: &Path) -> Result<CrateGraph> {
     let inside: Vec<&str> = list(metadata, "workspace_members")?.iter().filter_map(Value::as_str).collect();
     let packages = list(metadata, "packages")?;
     let mut names = BTreeMap::new();
@@ -114,10 +114,10 @@ fn parse(metadata: &Value, root: &Path) -> Result<Graph> {
             *names.get(id).with_context(|| format!("cargo metadata resolves an unknown package {id}"))?;
         links.push((id.to_owned(), name, normal_dependencies(node)?));
     }
-    Ok(Graph::new(members, links.iter().map(|(id, name, below)| (id.clone(), *name, below.as_slice()))))
+    Ok(CrateGraph::new(members, links.iter().map(|(id, name, below)| (id.clone(), *name, below.as_slice()))))
 }
 
-fn parse_member(package: &Value, root: &Path) -> Result<Member> {
+fn parse_member(package: &Value, root: &Path) -> Result<WorkspaceMember> {
     let manifest = Path::new(text(package, "manifest_path")?);
     let parse_use = |dependency: &Value| {
         let section = match dependency["kind"].as_str() {
@@ -125,9 +125,9 @@ fn parse_member(package: &Value, root: &Path) -> Result<Member> {
             Some("build") => "build-dependencies",
             _ => "dependencies",
         };
-        Ok(Use { name: text(dependency, "name")?.to_owned(), section })
+        Ok(DependencyUse { name: text(dependency, "name")?.to_owned(), section })
     };
-    Ok(Member {
+    Ok(WorkspaceMember {
         id: text(package, "id")?.to_owned(),
         name: text(package, "name")?.to_owned(),
         manifest: manifest.strip_prefix(root).unwrap_or(manifest).display().to_string(),
@@ -196,7 +196,7 @@ mod tests {
     fn dependency_cycle_terminates() {
         let round: [(String, &str, &[&str]); 2] =
             [("x".to_owned(), "x", &["y"]), ("y".to_owned(), "y", &["x"])];
-        assert_eq!(Graph::new(Vec::new(), round).path_to("x", "z"), None);
+        assert_eq!(CrateGraph::new(Vec::new(), round).path_to("x", "z"), None);
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! `cargo xtask layers`: dependencies point downwards, and the pure crates stay pure.
 //!
-//! The rules are the tables below. The check is a function of a graph ([`graph::Graph`]), so that tests can use
+//! The rules are the tables below. The check is a function of a graph ([`graph::CrateGraph`]), so that tests can use
 //! artificial graphs; [`graph`] reads the real one from cargo, and [`source`] looks for `unsafe`.
 
 mod graph;
-mod source;
+pub(crate) mod source;
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use self::graph::{Graph, Member};
+use self::graph::{CrateGraph, WorkspaceMember};
 
 const HELP: &str = "\
 cargo xtask layers: checks the dependencies between crates
@@ -177,26 +177,30 @@ const PURE: &[&str] =
 const IMPURE: &[&str] = &["tokio", "rusqlite", "libsqlite3-sys", "libc", "rustix"];
 
 /// An external crate that only one of our crates may name in its manifest.
-struct Owned {
+struct OwnedDependency {
     dependency: &'static str,
     owner: &'static str,
     because: &'static str,
 }
 
-const OWNED: &[Owned] = &[
-    Owned {
+const OWNED: &[OwnedDependency] = &[
+    OwnedDependency {
         dependency: "rusqlite",
         owner: "windlass-store",
         because: "SQL lives behind the store's use cases",
     },
-    Owned {
+    OwnedDependency {
         dependency: "tokio-postgres",
         owner: "windlass-store",
         because: "SQL lives behind the store's use cases",
     },
-    Owned { dependency: "axum", owner: "windlass-server", because: "requests are answered in one place" },
-    Owned { dependency: "rmcp", owner: "windlass-mcp", because: "it changes often" },
-    Owned { dependency: "clap", owner: "windlass", because: "arguments are parsed at the edge" },
+    OwnedDependency {
+        dependency: "axum",
+        owner: "windlass-server",
+        because: "requests are answered in one place",
+    },
+    OwnedDependency { dependency: "rmcp", owner: "windlass-mcp", because: "it changes often" },
+    OwnedDependency { dependency: "clap", owner: "windlass", because: "arguments are parsed at the edge" },
 ];
 
 /// The only folder whose code may contain `unsafe`.
@@ -232,7 +236,7 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// All violations of the dependency rules, each with its remedy.
-fn complaints(graph: &Graph) -> Vec<String> {
+fn complaints(graph: &CrateGraph) -> Vec<String> {
     let mut found = Vec::new();
     for member in &graph.members {
         match LAYERS.iter().find(|rule| rule.name == member.name) {
@@ -252,7 +256,7 @@ fn complaints(graph: &Graph) -> Vec<String> {
     found
 }
 
-fn forbidden_edges(graph: &Graph, member: &Member, rule: &CrateRule) -> Vec<String> {
+fn forbidden_edges(graph: &CrateGraph, member: &WorkspaceMember, rule: &CrateRule) -> Vec<String> {
     let inside = |name: &str| graph.members.iter().any(|other| other.name == name);
     let forbidden =
         member.uses.iter().filter(|used| inside(&used.name) && !rule.may_use.contains(&used.name.as_str()));
@@ -296,11 +300,11 @@ fn remedy(rule: &CrateRule) -> String {
     )
 }
 
-fn stolen_dependencies(member: &Member) -> Vec<String> {
-    let stolen = |owned: &&Owned| {
+fn stolen_dependencies(member: &WorkspaceMember) -> Vec<String> {
+    let stolen = |owned: &&OwnedDependency| {
         owned.owner != member.name && member.uses.iter().any(|used| used.name == owned.dependency)
     };
-    let complain = |owned: &Owned| {
+    let complain = |owned: &OwnedDependency| {
         format!(
             "{name} -> {dependency} ({manifest})\n\
              only {owner} may depend on {dependency}: {because}. Ask for what you need through {owner}",
@@ -314,7 +318,7 @@ fn stolen_dependencies(member: &Member) -> Vec<String> {
     OWNED.iter().filter(stolen).map(complain).collect()
 }
 
-fn impurities(graph: &Graph, member: &Member) -> Vec<String> {
+fn impurities(graph: &CrateGraph, member: &WorkspaceMember) -> Vec<String> {
     let paths = IMPURE.iter().filter_map(|impure| graph.path_to(&member.id, impure));
     paths
         .map(|path| {
@@ -331,7 +335,7 @@ fn impurities(graph: &Graph, member: &Member) -> Vec<String> {
 
 fn unsafe_complaints(root: &Path) -> Result<Vec<String>> {
     let found = source::find_unsafe(root, UNSAFE_ALLOWED)?;
-    let complain = |place: source::Place| {
+    let complain = |place: source::SourcePlace| {
         format!(
             "{file}:{line} says `unsafe`\n\
              only {UNSAFE_ALLOWED} may. Offer what you need there as a safe function, with a SAFETY comment",
@@ -347,9 +351,9 @@ mod tests {
     use super::*;
 
     /// A member with `uses` under `[dependencies]`.
-    fn member(name: &str, uses: &[&str]) -> Member {
-        let named = |used: &&str| graph::Use { name: (*used).to_owned(), section: "dependencies" };
-        Member {
+    fn member(name: &str, uses: &[&str]) -> WorkspaceMember {
+        let named = |used: &&str| graph::DependencyUse { name: (*used).to_owned(), section: "dependencies" };
+        WorkspaceMember {
             id: name.to_owned(),
             name: name.to_owned(),
             manifest: format!("{name}/Cargo.toml"),
@@ -357,11 +361,11 @@ mod tests {
         }
     }
 
-    fn graph(members: Vec<Member>, tree: &[(&str, &[&str])]) -> Graph {
-        Graph::new(members, tree.iter().map(|(id, below)| ((*id).to_owned(), *id, *below)))
+    fn graph(members: Vec<WorkspaceMember>, tree: &[(&str, &[&str])]) -> CrateGraph {
+        CrateGraph::new(members, tree.iter().map(|(id, below)| ((*id).to_owned(), *id, *below)))
     }
 
-    fn only_complaint(graph: &Graph) -> String {
+    fn only_complaint(graph: &CrateGraph) -> String {
         let mut found = complaints(graph);
         assert_eq!(found.len(), 1, "{found:#?}");
         found.remove(0)

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct SourcePlace {
     /// Relative to the root of the checkout.
     pub(super) file: PathBuf,
     pub(super) line: usize,
 }
 
 /// All places below `crates` and `xtask` in `root` that contain `unsafe`, except those in the folder `allowed`.
-pub(super) fn find_unsafe(root: &Path, allowed: &str) -> Result<Vec<Place>> {
+pub(super) fn find_unsafe(root: &Path, allowed: &str) -> Result<Vec<SourcePlace>> {
     let mut files = Vec::new();
     for folder in ["crates", "xtask"] {
         collect_sources(&root.join(folder), &mut files)?;
@@ -28,8 +28,9 @@ pub(super) fn find_unsafe(root: &Path, allowed: &str) -> Result<Vec<Place>> {
             continue;
         }
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        places
-            .extend(unsafe_lines(&text).into_iter().map(|line| Place { file: relative.to_path_buf(), line }));
+        places.extend(
+            unsafe_lines(&text).into_iter().map(|line| SourcePlace { file: relative.to_path_buf(), line }),
+        );
     }
     Ok(places)
 }
@@ -57,7 +58,7 @@ fn unsafe_lines(text: &str) -> Vec<usize> {
 }
 
 /// The text with comments, strings and character literals replaced by spaces; line numbers do not change.
-fn blank_out(text: &str) -> String {
+pub(crate) fn blank_out(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {

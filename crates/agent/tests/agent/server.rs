@@ -16,7 +16,7 @@ use windlass_types::worker_protocol::{
 use windlass_types::{WorkerId, WorkflowId};
 
 /// A timeout that is reached only if a process hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
 pub(crate) struct Server {
@@ -118,7 +118,7 @@ impl Server {
 
     /// Waits until the condition holds.
     pub(crate) fn until<T>(&self, what: &str, mut found: impl FnMut(&mut State) -> Option<T>) -> T {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + WAIT_TIMEOUT;
         let mut state = self.state();
         loop {
             if let Some(value) = found(&mut state) {

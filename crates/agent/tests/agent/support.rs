@@ -1,6 +1,6 @@
 //! A remote worker for tests.
 
-use crate::server::{PATIENCE, Server, State, WORKFLOW};
+use crate::server::{Server, State, WAIT_TIMEOUT, WORKFLOW};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -23,19 +23,19 @@ pub(crate) const CAPACITY: Capacity =
 pub(crate) const LONG: Duration = Duration::from_mins(5);
 
 /// A server, a directory for jobs, and a state directory.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) directory: tempfile::TempDir,
 }
 
 /// A worker in this process.
-pub(crate) struct Hired {
+pub(crate) struct RunningWorker {
     pub(crate) control: RemoteWorkerControl,
     pub(crate) notices: Arc<Mutex<Vec<String>>>,
     thread: JoinHandle<Result<RemoteWorkerSummary, RemoteWorkerError>>,
 }
 
-impl Hired {
+impl RunningWorker {
     pub(crate) fn end(self) -> Result<RemoteWorkerSummary, RemoteWorkerError> {
         self.thread.join().unwrap()
     }
@@ -45,9 +45,9 @@ impl Hired {
     }
 }
 
-struct Noting(Arc<Mutex<Vec<String>>>);
+struct RecordingObserver(Arc<Mutex<Vec<String>>>);
 
-impl RemoteWorkerObserver for Noting {
+impl RemoteWorkerObserver for RecordingObserver {
     fn on_notice(&mut self, text: &str) {
         self.0.lock().unwrap().push(text.to_owned());
     }
@@ -55,12 +55,12 @@ impl RemoteWorkerObserver for Noting {
     fn on_progress(&mut self, _progress: &RemoteWorkerProgress) {}
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new(lease: Duration) -> Self {
-        let bench = Self { server: Server::start(lease), directory: tempfile::tempdir().unwrap() };
-        let site = bench.site();
-        bench.server.change(|state| state.workflows.push(site));
-        bench
+        let fixture = Self { server: Server::start(lease), directory: tempfile::tempdir().unwrap() };
+        let site = fixture.site();
+        fixture.server.change(|state| state.workflows.push(site));
+        fixture
     }
 
     pub(crate) fn site(&self) -> WorkflowSetup {
@@ -83,11 +83,11 @@ impl Bench {
         self.path("state")
     }
 
-    pub(crate) fn hire(&self) -> Hired {
-        self.hire_with(|_| {})
+    pub(crate) fn start_worker(&self) -> RunningWorker {
+        self.start_worker_with(|_| {})
     }
 
-    pub(crate) fn hire_with(&self, adjust: impl FnOnce(&mut RemoteWorkerOptions)) -> Hired {
+    pub(crate) fn start_worker_with(&self, adjust: impl FnOnce(&mut RemoteWorkerOptions)) -> RunningWorker {
         let url = self.server.url.clone();
         let client = Client::new(ClientOptions { url, ..ClientOptions::default() }).unwrap();
         let mut options = RemoteWorkerOptions::new(client, CAPACITY, self.state_dir());
@@ -95,9 +95,9 @@ impl Bench {
         adjust(&mut options);
         let agent = RemoteWorker::new(options).unwrap();
         let (control, notices) = (agent.control(), Arc::new(Mutex::new(Vec::new())));
-        let mut observer = Noting(Arc::clone(&notices));
+        let mut observer = RecordingObserver(Arc::clone(&notices));
         let thread = std::thread::spawn(move || agent.run(&mut observer));
-        Hired { control, notices, thread }
+        RunningWorker { control, notices, thread }
     }
 
     /// A worker that is a separate process.
@@ -125,7 +125,7 @@ impl Bench {
         })
     }
 
-    pub(crate) fn open_gate(&self) {
+    pub(crate) fn write_go_file(&self) {
         std::fs::write(self.path("gate"), "").unwrap();
     }
 }
@@ -145,14 +145,14 @@ pub(crate) fn job(id: i64, command: &str) -> Assignment {
     Assignment::from_command(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
 }
 
-/// Ends when [`Bench::open_gate`] is called; writes its pid before.
+/// Ends when [`Fixture::write_go_file`] is called; writes its pid before.
 pub(crate) fn gated(id: i64) -> Assignment {
     job(id, &format!("echo $$ > leader{id}; while [ ! -e gate ]; do sleep 0.02; done"))
 }
 
 /// Waits for a condition.
 pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + WAIT_TIMEOUT;
     loop {
         if let Some(value) = condition() {
             return value;

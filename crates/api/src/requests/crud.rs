@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use windlass_types::Timestamp;
-use windlass_types::requests::{CleanupPolicy, ProductionStep, Request, RequestStatus};
+use windlass_types::requests::{CleanupPolicy, PriorityStep, Request, RequestStatus};
 
 /// An accepted request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -18,7 +18,7 @@ pub struct SubmitResponse {
     /// Later priorities of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
-    pub production_steps: Vec<ProductionStep>,
+    pub production_steps: Vec<PriorityStep>,
     /// The workflow of the request.
     pub workflow: RequestWorkflowRef,
 }
@@ -195,7 +195,7 @@ pub struct PatchRequest {
     /// New list of later priorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
-    pub production_steps: Option<Vec<ProductionStep>>,
+    pub production_steps: Option<Vec<PriorityStep>>,
     /// Reason, stored in the audit trail.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]

@@ -69,12 +69,12 @@ impl ClaimRules {
     /// Expiration; tokens without it are rejected.
     fn check_times(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, JwtError> {
         let expires = time_claim(claims, "exp")?.ok_or_else(|| JwtError::Claim("exp".to_owned()))?;
-        let end = expires.after(self.leeway);
+        let end = expires.plus(self.leeway);
         if end <= now {
             return Err(JwtError::Expired);
         }
         match time_claim(claims, "nbf")? {
-            Some(begin) if begin > now.after(self.leeway) => Err(JwtError::NotYetValid),
+            Some(begin) if begin > now.plus(self.leeway) => Err(JwtError::NotYetValid),
             _ => Ok(end),
         }
     }

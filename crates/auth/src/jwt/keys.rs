@@ -202,24 +202,24 @@ mod tests {
     const FIRST: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"one","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"oct","kid":"shared","k":"c2VjcmV0"},{"kty":"new-kind","kid":"x"}]}"#;
 
     /// Returns the key sets one after the other, the last one repeatedly.
-    struct Answers(AtomicU32, Vec<Result<String, DocumentFetchError>>);
+    struct KeySetResponses(AtomicU32, Vec<Result<String, DocumentFetchError>>);
 
-    impl DocumentFetcher for Answers {
+    impl DocumentFetcher for KeySetResponses {
         fn fetch(&self, _: &str) -> Result<String, DocumentFetchError> {
             let number = self.0.fetch_add(1, Ordering::Relaxed) as usize;
             self.1[number.min(self.1.len() - 1)].clone()
         }
     }
 
-    fn keys(answers: &[Result<&str, &str>]) -> (IssuerKeys, Arc<Answers>) {
+    fn keys(answers: &[Result<&str, &str>]) -> (IssuerKeys, Arc<KeySetResponses>) {
         let all = answers
             .iter()
             .map(|answer| answer.map(str::to_owned).map_err(|error| DocumentFetchError(error.to_owned())));
-        let answers = Arc::new(Answers(AtomicU32::new(0), all.collect()));
+        let answers = Arc::new(KeySetResponses(AtomicU32::new(0), all.collect()));
         (IssuerKeys::new(KeySource::Url("https://i/keys".into()), Some(answers.clone())), answers)
     }
 
-    fn asked(answers: &Answers) -> u32 {
+    fn asked(answers: &KeySetResponses) -> u32 {
         answers.0.load(Ordering::Relaxed)
     }
 

@@ -71,14 +71,14 @@ impl DocumentFetcher for Issuer {
     }
 }
 
-struct World {
+struct Fixture {
     _dir: tempfile::TempDir,
     issuer: Arc<Issuer>,
     authenticator: Authenticator,
     start: Instant,
 }
 
-impl World {
+impl Fixture {
     fn new(keys: &[&Key]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("auth.toml");
@@ -146,8 +146,8 @@ fn is_refused(result: &Result<Principal, AuthenticationError>) -> bool {
 
 #[test]
 fn token_of_a_trusted_issuer_is_accepted() {
-    let world = World::new(&[&ONE]);
-    let ana = world.admit(&sign(&claims(), &ONE)).unwrap();
+    let fixture = Fixture::new(&[&ONE]);
+    let ana = fixture.admit(&sign(&claims(), &ONE)).unwrap();
     assert_eq!((&*ana.user, ana.role, ana.scopes), ("ana", UserRole::Operator, TokenScopes::WRITE));
     assert_eq!(ana.method, AuthMethod::Jwt { issuer: "https://issuer.example".into() });
     assert!(ana.expires.is_some(), "a token created with it expires no later");
@@ -155,53 +155,53 @@ fn token_of_a_trusted_issuer_is_accepted() {
 
 #[test]
 fn wrong_issuer_audience_expiry_and_key_are_rejected() {
-    let world = World::new(&[&ONE]);
+    let fixture = Fixture::new(&[&ONE]);
     let with = |name: &str, value: Value| {
         let mut claims = claims();
         claims[name] = value;
         sign(&claims, &ONE)
     };
-    assert!(is_refused(&world.admit(&with("iss", json!("https://evil.example")))));
-    assert!(is_refused(&world.admit(&with("aud", json!("another audience")))));
-    assert_eq!(world.admit(&with("exp", json!(1_700_000_000))), Err(AuthenticationError::Expired));
+    assert!(is_refused(&fixture.admit(&with("iss", json!("https://evil.example")))));
+    assert!(is_refused(&fixture.admit(&with("aud", json!("another audience")))));
+    assert_eq!(fixture.admit(&with("exp", json!(1_700_000_000))), Err(AuthenticationError::Expired));
     let as_if_it_were_one = sign(&claims(), &Key { kid: "one", ..TWO });
-    assert!(is_refused(&world.admit(&as_if_it_were_one)), "another key with the same id");
+    assert!(is_refused(&fixture.admit(&as_if_it_were_one)), "another key with the same id");
 }
 
 #[test]
 fn missing_and_forged_signatures_are_rejected() {
-    let world = World::new(&[&ONE]);
+    let fixture = Fixture::new(&[&ONE]);
     let good = sign(&claims(), &ONE);
     let parts: Vec<&str> = good.split('.').collect();
 
     for alg in ["none", "None", "NONE"] {
         let header = encode_part(&json!({"alg": alg, "kid": "one"}));
-        assert!(is_refused(&world.admit(&format!("{header}.{}.", parts[1]))), "{alg}");
-        assert!(is_refused(&world.admit(&format!("{header}.{}.{}", parts[1], parts[2]))), "{alg}");
+        assert!(is_refused(&fixture.admit(&format!("{header}.{}.", parts[1]))), "{alg}");
+        assert!(is_refused(&fixture.admit(&format!("{header}.{}.{}", parts[1], parts[2]))), "{alg}");
     }
     // The public key used as a shared secret.
     let signed = format!("{}.{}", encode_part(&json!({"alg": "HS256", "kid": "one"})), parts[1]);
     for secret in [ONE.public.as_bytes().to_vec(), BASE64.decode(ONE.public).unwrap()] {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, &secret);
         let forged = format!("{signed}.{}", BASE64.encode(hmac::sign(&secret, signed.as_bytes())));
-        assert!(is_refused(&world.admit(&forged)));
+        assert!(is_refused(&fixture.admit(&forged)));
     }
     let mut admin = claims();
     admin["sub"] = json!("root");
     let forged = format!("{}.{}.{}", parts[0], encode_part(&admin), parts[2]);
-    assert!(is_refused(&world.admit(&forged)), "claims that were not signed");
+    assert!(is_refused(&fixture.admit(&forged)), "claims that were not signed");
     for garbled in [&good[1..], &good[..good.len() - 4], &format!("{good}AAAA")] {
-        assert!(world.admit(garbled).is_err());
+        assert!(fixture.admit(garbled).is_err());
     }
 }
 
 #[test]
 fn token_with_critical_extensions_is_rejected() {
-    let world = World::new(&[&ONE]);
+    let fixture = Fixture::new(&[&ONE]);
     let admit = |crit: Value| {
         let mut header = json!({"alg": "EdDSA", "kid": "one"});
         header.as_object_mut().unwrap().extend(crit.as_object().unwrap().clone());
-        world.admit(&sign_with_header(&header, &claims(), &ONE))
+        fixture.admit(&sign_with_header(&header, &claims(), &ONE))
     };
     assert!(admit(json!({})).is_ok());
     for crit in [json!(["b64"]), json!(["exp"]), json!([])] {
@@ -211,7 +211,7 @@ fn token_with_critical_extensions_is_rejected() {
 
 #[test]
 fn key_for_another_algorithm_or_use_is_rejected() {
-    let world = World::new(&[&ONE]);
+    let fixture = Fixture::new(&[&ONE]);
     let token = sign(&claims(), &ONE);
     let mut passed = Duration::ZERO;
     for (field, value, is_good) in [
@@ -223,33 +223,33 @@ fn key_for_another_algorithm_or_use_is_rejected() {
     ] {
         let mut key = ONE.document();
         key[field] = json!(value);
-        world.issuer.publishes_documents(&[key]);
+        fixture.issuer.publishes_documents(&[key]);
         // Withdrawn keys are looked up again after an hour.
         passed += Duration::from_hours(2);
-        assert_eq!(world.admit_after(&token, passed).is_ok(), is_good, "{field} {value}");
+        assert_eq!(fixture.admit_after(&token, passed).is_ok(), is_good, "{field} {value}");
     }
 }
 
 #[test]
 fn rotated_keys_are_fetched() {
-    let world = World::new(&[&ONE]);
+    let fixture = Fixture::new(&[&ONE]);
     let (old, new) = (sign(&claims(), &ONE), sign(&claims(), &TWO));
-    assert!(world.admit(&old).is_ok());
-    world.issuer.publishes(&[&ONE, &TWO]);
-    let asked = *world.issuer.asked.lock().unwrap();
+    assert!(fixture.admit(&old).is_ok());
+    fixture.issuer.publishes(&[&ONE, &TWO]);
+    let asked = *fixture.issuer.asked.lock().unwrap();
     for _ in 0..20 {
-        assert!(is_refused(&world.admit(&new)), "fetched a moment ago");
+        assert!(is_refused(&fixture.admit(&new)), "fetched a moment ago");
     }
-    assert_eq!(*world.issuer.asked.lock().unwrap(), asked, "fetches are rate limited");
-    assert!(world.admit_after(&new, Duration::from_secs(31)).is_ok());
-    assert!(world.admit_after(&old, Duration::from_secs(31)).is_ok());
-    world.issuer.publishes(&[&TWO]);
-    assert!(is_refused(&world.admit_after(&old, Duration::from_hours(2))), "withdrawn");
+    assert_eq!(*fixture.issuer.asked.lock().unwrap(), asked, "fetches are rate limited");
+    assert!(fixture.admit_after(&new, Duration::from_secs(31)).is_ok());
+    assert!(fixture.admit_after(&old, Duration::from_secs(31)).is_ok());
+    fixture.issuer.publishes(&[&TWO]);
+    assert!(is_refused(&fixture.admit_after(&old, Duration::from_hours(2))), "withdrawn");
 }
 
 #[test]
 fn unreachable_issuer_authenticates_no_token() {
-    let world = World::new(&[&ONE]);
-    world.issuer.documents.lock().unwrap().clear();
-    assert_eq!(world.admit(&sign(&claims(), &ONE)), Err(AuthenticationError::Unavailable));
+    let fixture = Fixture::new(&[&ONE]);
+    fixture.issuer.documents.lock().unwrap().clear();
+    assert_eq!(fixture.admit(&sign(&claims(), &ONE)), Err(AuthenticationError::Unavailable));
 }

@@ -75,13 +75,13 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct ParsedLine {
         #[command(flatten)]
         reqmgr2: Reqmgr2Args,
     }
 
     fn read(words: &[&str]) -> Result<Option<Reqmgr2Client>, CliError> {
-        let line = Line::try_parse_from([&["serve"], words].concat()).unwrap();
+        let line = ParsedLine::try_parse_from([&["serve"], words].concat()).unwrap();
         line.reqmgr2.to_settings(|path| PathBuf::from("/here").join(path))
     }
 

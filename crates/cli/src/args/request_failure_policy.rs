@@ -104,22 +104,24 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct ParsedLine {
         #[command(flatten)]
         policy: RequestFailurePolicyArgs,
     }
 
     #[test]
     fn option_defaults_match_specification() {
-        let line = Line::try_parse_from(["serve"]).unwrap();
+        let line = ParsedLine::try_parse_from(["serve"]).unwrap();
         assert_eq!(FailureResponseSettings::from(&line.policy), FailureResponseSettings::default());
         assert_eq!(rounds::RecoveryPolicy::from(&line.policy), rounds::RecoveryPolicy::default());
-        let off = Line::try_parse_from(["serve", "--site-ban-failures=0", "--on-similar-failures=nothing"])
-            .unwrap();
+        let off =
+            ParsedLine::try_parse_from(["serve", "--site-ban-failures=0", "--on-similar-failures=nothing"])
+                .unwrap();
         let off = FailureResponseSettings::from(&off.policy);
         assert!(!off.bans.enabled && !off.correlated.enabled);
         let old = ["--on-failing-alike=hold", "--alike-attempts=4", "--alike-percent=9", "--alike-window=2h"];
-        let line = Line::try_parse_from([&["serve", "--alike-hold-after=3h"][..], &old].concat()).unwrap();
+        let line =
+            ParsedLine::try_parse_from([&["serve", "--alike-hold-after=3h"][..], &old].concat()).unwrap();
         let policy = FailureResponseSettings::from(&line.policy).correlated;
         assert_eq!((policy.min_attempts, policy.share, policy.window.as_secs()), (4, 0.09, 7200));
         assert_eq!(policy.hold_after.as_secs(), 3 * 3600);

@@ -81,14 +81,14 @@ mod tests {
     use windlass_core::requests::lifecycle::LifecycleSettings;
 
     #[derive(Parser)]
-    struct Line {
+    struct ParsedLine {
         #[command(flatten)]
         options: RequestTimeoutArgs,
     }
 
     #[test]
     fn option_defaults_match_specification() {
-        let line = Line::try_parse_from(["serve"]).unwrap().options;
+        let line = ParsedLine::try_parse_from(["serve"]).unwrap().options;
         let usual = LifecycleSettings::default();
         assert_eq!((line.timeouts(), line.silence_timeout), (usual.timeouts, usual.unresponsive_after));
         assert_eq!(line.outputs(), usual.outputs);
@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn zero_timeout_is_disabled() {
-        let line = Line::try_parse_from(["serve", "--queued-timeout=0s", "--active-timeout=2d"]).unwrap();
+        let line =
+            ParsedLine::try_parse_from(["serve", "--queued-timeout=0s", "--active-timeout=2d"]).unwrap();
         let timeouts = line.options.timeouts();
         assert_eq!(timeouts.get(&RequestStatus::Queued), None);
         assert_eq!(timeouts.get(&RequestStatus::Active), Some(&Duration::from_hours(48)));

@@ -110,14 +110,14 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct ParsedLine {
         #[command(flatten)]
         rounds: RequestRoundsArgs,
     }
 
     #[test]
     fn option_defaults_match_specification() {
-        let line = Line::try_parse_from(["serve"]).unwrap();
+        let line = ParsedLine::try_parse_from(["serve"]).unwrap();
         assert_eq!(AdaptiveSettings::from(&line.rounds), AdaptiveSettings::default());
         assert_eq!(MemoryWindow::from(&line.rounds), MemoryWindow::default());
     }
@@ -139,7 +139,7 @@ mod tests {
             "--max-memory-per-core=4000",
             "--memory-safety-percent=30",
         ];
-        let line = Line::try_parse_from(words).unwrap();
+        let line = ParsedLine::try_parse_from(words).unwrap();
         let expected = AdaptiveSettings {
             enabled: false,
             first_round_units: 7,

@@ -4,7 +4,7 @@ use super::stored_jobs::merge_environment;
 use super::{StoredJobs, user_data};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::reuse::{self, NameSetDigest, ReuseDefinition};
 use windlass_insight::workflow_creation;
 use windlass_spec::ResolvedWorkflow;

@@ -6,7 +6,7 @@ use crate::error::CliError;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::reuse::{self, NameSetDigest, PreviousJob, ReuseDefinition};
 use windlass_store::Store;
 use windlass_store::model::{

@@ -116,8 +116,8 @@ fn search_log(
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         opened => opened.map_err(|e| failed(&e))?,
     };
-    let weighed = |line: &str| match_line(line).map(|sign| (sign.weight, sign));
-    let found = log_scan::find_signs(file, weighed).map_err(|e| failed(&e))?;
+    let weigh_line = |line: &str| match_line(line).map(|sign| (sign.weight, sign));
+    let found = log_scan::find_signs(file, weigh_line).map_err(|e| failed(&e))?;
     findings.extend(found.into_iter().map(|(line, sign, text)| AttemptLogFinding {
         result: result.cloned(),
         path: job_logs::short_path(path, cwd),

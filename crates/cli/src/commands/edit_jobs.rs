@@ -16,7 +16,7 @@ use crate::ui::text;
 use crate::workflow_view::WorkflowView;
 use windlass_store::Store;
 use windlass_store::model::{
-    AddJob, JobFilter, JobRow, JobUpdate, ListedJobs, NewJob, NewWorkflow, WorkflowRow,
+    AddJob, InMemoryJobSource, JobFilter, JobRow, JobUpdate, NewJob, NewWorkflow, WorkflowRow,
 };
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, RequestedJobChanges,
@@ -41,7 +41,7 @@ pub(crate) fn new_workflow(ctx: &CliContext, args: &NewWorkflowArgs) -> Result<C
         ..NewWorkflow::default()
     };
     let none = std::iter::empty::<NewJob<'_>>();
-    let id = store.create_workflow(&new, &mut ListedJobs::new(none), ctx.clock.now())?;
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new(none), ctx.clock.now())?;
     if ctx.ui.wants_json() {
         let row = object_selection::find_workflow(&*store, &crate::args::WorkflowRef::Id(id))?;
         let view = WorkflowView::new(row, false, ctx.clock.now());
@@ -189,7 +189,7 @@ fn change_resources(
 ) -> Result<(), CliError> {
     let order = FailureCommand {
         job: job.id,
-        verdict: FailureCommandKind::Change,
+        kind: FailureCommandKind::Change,
         changes,
         reason: "jobs update".to_owned(),
         confidence: None,

@@ -237,7 +237,7 @@ fn follow_event_stream(
 
 /// Whether the server is unreachable or has lost its database connection.
 pub(crate) fn is_server_unavailable(error: &windlass_store::StoreError) -> bool {
-    matches!(error, windlass_store::StoreError::Remote(elsewhere) if elsewhere.category == ErrorCategory::Surroundings)
+    matches!(error, windlass_store::StoreError::Remote(elsewhere) if elsewhere.category == ErrorCategory::Unavailable)
 }
 
 /// The next event, unless the stream stays idle or the time limit is reached first.

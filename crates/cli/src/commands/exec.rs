@@ -8,7 +8,7 @@ use crate::parameter_sweep::{self, ExecCommandTemplate, ExecParameter, ExecParam
 use crate::spec_file;
 use std::io::Read as _;
 use std::path::Path;
-use windlass_store::model::{ListedJobs, NewJob, NewWorkflow};
+use windlass_store::model::{InMemoryJobSource, NewJob, NewWorkflow};
 use windlass_types::settings::{
     JobMonitorScope, MonitoringGranularity, NodeMonitorScope, ResourceMonitor, WorkflowSettings,
 };
@@ -37,7 +37,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError
     };
     let jobs =
         names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
-    let workflow = store.create_workflow(&new, &mut ListedJobs::new(jobs), ctx.clock.now())?;
+    let workflow = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), ctx.clock.now())?;
     run_locally(ctx, &*store, workflow, EarlierFailuresPolicy::Keep, &args.machine)
 }
 

@@ -11,7 +11,7 @@ use crate::ui::listing::{ListField, ListFields, PAGE_SIZE};
 use crate::ui::table::TableColumn;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_store::Store;
 use windlass_store::model::{
     DataFilter, FailureHandlerRow, JobRelations, RequirementsRow, SlurmSchedulerRow, UserDataRow,

@@ -6,7 +6,7 @@ use crate::error::{CliError, CliExit};
 use crate::ui::listing::{FieldValue, ListField, ListFields};
 use crate::ui::table::TableColumn;
 use windlass_client::NodeQuarantineInfo;
-use windlass_core::node_quarantine::NodeStanding;
+use windlass_core::node_quarantine::NodeEligibility;
 use windlass_store::model::NodeQuarantineRow;
 use windlass_types::{SystemClock, Timestamp};
 
@@ -64,6 +64,6 @@ fn quarantine_node(ctx: &CliContext, args: &NodeQuarantineArgs) -> Result<CliExi
 /// From the database, if no server is running.
 fn node_from_row(row: NodeQuarantineRow, now: Timestamp) -> NodeQuarantineInfo {
     let NodeQuarantineRow { host, user, since, until, set_by, reason, evidence } = row;
-    let standing = NodeStanding::from_quarantine(Some(until), now).as_str().to_owned();
+    let standing = NodeEligibility::from_quarantine(Some(until), now).as_str().to_owned();
     NodeQuarantineInfo { host, user, standing, since, until, set_by, reason, evidence }
 }

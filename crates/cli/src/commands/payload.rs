@@ -12,12 +12,12 @@ use crate::ui::text;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
-use windlass_payload::node_run::{NodeRunOptions, StepInput};
+use windlass_payload::processing_job::{ProcessingOptions, StepInput};
 use windlass_payload::simulate::{SimulationTask, run_simulation};
 use windlass_payload::{
-    PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, node_run as node,
+    PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, processing_job as node,
 };
-use windlass_types::payload::{EventGeneration, MergeOutput, NodeReport, SimulatedFailure};
+use windlass_types::payload::{EventGeneration, MergeOutput, ProcessingReport, SimulatedFailure};
 
 /// Site of a worker that names none.
 const DEFAULT_SITE: &str = "local";
@@ -54,7 +54,7 @@ fn run_node(ctx: &CliContext, args: &PayloadRunArgs) -> Result<PayloadResult, Cl
         .map_err(|error| CliError::io(format!("cannot find the windlass executable: {error}")))?;
     let work_dir = work_dir(&args.work);
     Ok(open_unit_with_results(&args.unit, &args.results).and_then(|place| {
-        let options = NodeRunOptions {
+        let options = ProcessingOptions {
             node: args.node,
             attempt: attempt_number(),
             work_dir: &work_dir,
@@ -66,7 +66,7 @@ fn run_node(ctx: &CliContext, args: &PayloadRunArgs) -> Result<PayloadResult, Cl
     }))
 }
 
-fn print_node(ctx: &CliContext, report: &NodeReport) -> Result<(), CliError> {
+fn print_node(ctx: &CliContext, report: &ProcessingReport) -> Result<(), CliError> {
     if ctx.ui.wants_json() {
         return ctx.ui.print_json(report);
     }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 use windlass_core::reuse::ReuseSummary;
-use windlass_core::workflow_outline::{CriticalStep, MakespanEstimate, OutlineGrain, WorkflowOutline};
+use windlass_core::workflow_outline::{CriticalStep, MakespanEstimate, OutlineGranularity, WorkflowOutline};
 use windlass_render::GraphDrawing;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{WorkflowId, format_duration};
@@ -74,8 +74,8 @@ impl WorkflowChangesView {
     }
 }
 
-fn plan_grain(args: &PlanArgs) -> OutlineGrain {
-    if args.per_job { OutlineGrain::Jobs } else { OutlineGrain::Entries }
+fn plan_grain(args: &PlanArgs) -> OutlineGranularity {
+    if args.per_job { OutlineGranularity::Jobs } else { OutlineGranularity::Entries }
 }
 
 fn plan_spec(ctx: &CliContext, file: &SpecFile, args: &PlanArgs) -> Result<WorkflowPlanView, CliError> {

@@ -49,21 +49,21 @@ pub(crate) fn check(ctx: &CliContext, args: &ResourcesCheckArgs) -> Result<CliEx
     let store = ctx.open_read()?;
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
     let which = JobGroupFilter { run: args.run_id, include_failed: args.include_failed, jobs: &[] };
-    let judged =
+    let sized =
         job_groups::size_groups(job_groups::load_job_groups(&*store, &row, &which)?, &SizingRules::default());
     let least = args.min_over_utilization;
     let worth_showing = |sizing: &&GroupSizing| match least {
         Some(percent) => worst_excess(sizing) > percent,
         None => args.all || !sizing.changes.is_empty() || !sizing.excesses.is_empty(),
     };
-    let shown: Vec<&GroupSizing> = judged.iter().map(|(_, sizing)| sizing).filter(worth_showing).collect();
+    let shown: Vec<&GroupSizing> = sized.iter().map(|(_, sizing)| sizing).filter(worth_showing).collect();
     if ctx.ui.wants_json() {
         let view = JobClassesView { workflow_id: row.id, name: &row.name, dry_run: true, classes: shown };
         ctx.ui.print_json(&view)?;
         return Ok(CliExit::Success);
     }
     if shown.is_empty() {
-        ctx.ui.print_line(&nothing_to_report(&row, judged.len(), args.all))?;
+        ctx.ui.print_line(&nothing_to_report(&row, sized.len(), args.all))?;
         return Ok(CliExit::Success);
     }
     ctx.ui.print_table(&usage_table(&shown))?;
@@ -160,10 +160,10 @@ pub(crate) fn correct_requirements(
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
     let which = JobGroupFilter { run: None, include_failed: true, jobs: &args.job_ids };
-    let judged =
+    let sized =
         job_groups::size_groups(job_groups::load_job_groups(&*store, &row, &which)?, &args.sizing.into());
     let changed: Vec<&(JobGroupUsage, GroupSizing)> =
-        judged.iter().filter(|(_, sizing)| !sizing.changes.is_empty()).collect();
+        sized.iter().filter(|(_, sizing)| !sizing.changes.is_empty()).collect();
     if !args.dry_run {
         let changes = changed
             .iter()
@@ -178,7 +178,7 @@ pub(crate) fn correct_requirements(
         return Ok(CliExit::Success);
     }
     let paint = ctx.ui.stdout_painter();
-    let lines: Vec<String> = judged.iter().flat_map(|(_, sizing)| proposal_lines(sizing, paint)).collect();
+    let lines: Vec<String> = sized.iter().flat_map(|(_, sizing)| proposal_lines(sizing, paint)).collect();
     ctx.ui.print_lines(&lines)?;
     ctx.ui.print_note(&match (sizings.len(), args.dry_run) {
         (0, _) => format!("workflow {} ({}): no changes needed", row.id, row.name),

@@ -114,7 +114,7 @@ fn print_change(ctx: &CliContext, site: SiteResponse, how: &str) -> Result<CliEx
 }
 
 fn drain_site(ctx: &CliContext, args: &SiteDrainArgs) -> Result<CliExit, CliError> {
-    let until = args.until.or_else(|| args.spell.map(|spell| ctx.clock.now().after(spell)));
+    let until = args.until.or_else(|| args.spell.map(|spell| ctx.clock.now().plus(spell)));
     let requests = ctx.request_service()?;
     let site =
         suggest_site(&requests, &args.site.name, requests.drain_site(&args.site.name, DrainSite { until }))?;

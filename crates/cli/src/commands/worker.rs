@@ -5,7 +5,7 @@ use crate::args::worker::{WorkerArgs, WorkerCapacityArgs};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::object_selection;
-use crate::ui::{TerminalUi, WorkerLine, text};
+use crate::ui::{TerminalUi, WorkerStatusLine, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
@@ -83,7 +83,8 @@ pub(crate) fn work(
     let url = options.client.url().to_owned();
     let agent = RemoteWorker::new(options).map_err(worker_error)?;
     let listener = WorkerSignalListener::start(signals, agent.control(), signalled.handler)?;
-    let mut watcher = WorkerObserver { ui, line: ui.worker_line(&url), url, has_server_accepted: false };
+    let mut watcher =
+        WorkerObserver { ui, line: ui.worker_status_line(&url), url, has_server_accepted: false };
     let end = agent.run(&mut watcher).map_err(worker_error);
     drop(watcher);
     drop(listener);
@@ -173,7 +174,7 @@ fn worker_error(error: RemoteWorkerError) -> CliError {
 /// Prints notices line by line, and on a terminal also the state.
 struct WorkerObserver<'a> {
     ui: &'a TerminalUi,
-    line: Option<WorkerLine>,
+    line: Option<WorkerStatusLine>,
     url: String,
     has_server_accepted: bool,
 }

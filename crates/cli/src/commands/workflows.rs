@@ -82,7 +82,7 @@ pub(crate) fn show_workflow(ctx: &CliContext, args: &OneWorkflowArgs) -> Result<
 
 pub(crate) fn check_complete(ctx: &CliContext, args: &OneWorkflowArgs) -> Result<CliExit, CliError> {
     #[derive(Serialize)]
-    struct View {
+    struct WorkflowListView {
         workflow_id: WorkflowId,
         is_complete: bool,
         is_canceled: bool,
@@ -91,7 +91,11 @@ pub(crate) fn check_complete(ctx: &CliContext, args: &OneWorkflowArgs) -> Result
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
     let is_complete = row.is_canceled || row.counts.settled() == row.counts.total();
     if ctx.ui.wants_json() {
-        ctx.ui.print_json(&View { workflow_id: row.id, is_complete, is_canceled: row.is_canceled })?;
+        ctx.ui.print_json(&WorkflowListView {
+            workflow_id: row.id,
+            is_complete,
+            is_canceled: row.is_canceled,
+        })?;
     } else {
         ctx.ui.print_line(&is_complete.to_string())?;
     }

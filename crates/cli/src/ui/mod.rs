@@ -4,7 +4,6 @@ pub(crate) mod attempt_end;
 mod csv;
 pub(crate) mod diff;
 pub(crate) mod listing;
-pub(crate) mod live_block;
 pub(crate) mod progress;
 pub(crate) mod progress_bar;
 mod prompts;
@@ -13,8 +12,9 @@ pub(crate) mod run_summary;
 pub(crate) mod style;
 pub(crate) mod table;
 mod terminal;
+pub(crate) mod terminal_block;
 pub(crate) mod text;
-mod worker_line;
+mod worker_status_line;
 
 use crate::args::{GlobalArgs, OutputFormat};
 use crate::error::{CliError, CliErrorKind};
@@ -25,7 +25,7 @@ use style::{TextPainter, TextTone};
 use table::TextTable;
 use windlass_spec::SpecDiagnostics;
 
-pub(crate) use worker_line::WorkerLine;
+pub(crate) use worker_status_line::WorkerStatusLine;
 
 #[derive(Debug)]
 pub(crate) struct TerminalUi {
@@ -238,7 +238,7 @@ fn output_error(error: &io::Error) -> CliError {
 
 fn render_error(error: &CliError, format: OutputFormat, paint: TextPainter) -> String {
     #[derive(Serialize)]
-    struct Wire<'a> {
+    struct JsonError<'a> {
         error: &'a str,
         hint: Option<&'a str>,
         kind: CliErrorKind,
@@ -248,7 +248,7 @@ fn render_error(error: &CliError, format: OutputFormat, paint: TextPainter) -> S
         diagnostics: Option<Vec<windlass_spec::DiagnosticReport>>,
     }
     if format == OutputFormat::Json {
-        let wire = Wire {
+        let wire = JsonError {
             error: &error.message,
             hint: error.hint.as_deref(),
             kind: error.kind,

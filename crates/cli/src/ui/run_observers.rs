@@ -26,7 +26,7 @@ impl TerminalUi {
                 paint,
                 drawn_lines: 0,
                 drawn_at: None,
-                failures: FailureLister::default(),
+                failures: FailurePrinter::default(),
             }),
             None => Box::new(PlainRunObserver::new(jobs, paint)),
         }
@@ -61,7 +61,7 @@ struct LiveRunObserver {
     /// Number of its lines on the screen.
     drawn_lines: usize,
     drawn_at: Option<Instant>,
-    failures: FailureLister,
+    failures: FailurePrinter,
 }
 
 impl LiveRunObserver {
@@ -130,7 +130,7 @@ fn cursor_up(rows: usize) -> String {
 struct PlainRunObserver {
     paint: TextPainter,
     lists_every_end: bool,
-    failures: FailureLister,
+    failures: FailurePrinter,
     last_reported: Option<ReportedProgress>,
 }
 
@@ -147,7 +147,7 @@ impl PlainRunObserver {
         Self {
             paint,
             lists_every_end: jobs <= SMALL_RUN,
-            failures: FailureLister::default(),
+            failures: FailurePrinter::default(),
             last_reported: None,
         }
     }
@@ -200,11 +200,11 @@ fn progress_tenths(progress: &RunProgress) -> u64 {
 
 /// Lists the first failures, and notes once that the rest is only counted.
 #[derive(Default)]
-struct FailureLister {
+struct FailurePrinter {
     failures_seen: u32,
 }
 
-impl FailureLister {
+impl FailurePrinter {
     fn render_lines(&mut self, end: &AttemptEndNotice<'_>, paint: TextPainter) -> Vec<String> {
         if end.attempt_status == JobStatus::Completed {
             return Vec::new();
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn failure_lines_are_limited() {
-        let mut failures = FailureLister::default();
+        let mut failures = FailurePrinter::default();
         let failed = end(JobStatus::Failed, JobStatus::Failed, 1, None);
         let completed = end(JobStatus::Completed, JobStatus::Completed, 0, None);
         assert!(failures.render_lines(&completed, TextPainter::PLAIN).is_empty());
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn message_of_any_width_erases_progress_block() {
         let message = "failed      a  after 1s, exit code 1: ".to_owned() + &"why ".repeat(10);
-        let mut screen = Screen::new(20);
+        let mut screen = EmulatedScreen::new(20);
         screen.write(&repaint(0, &["#".repeat(19), "#".repeat(19), "#".repeat(19)]));
         screen.write(&replace_block(3, std::slice::from_ref(&message)));
         assert_eq!(screen.text(), message);
@@ -329,13 +329,13 @@ mod tests {
     }
 
     /// A minimal terminal emulation for the block.
-    struct Screen {
+    struct EmulatedScreen {
         columns: usize,
         rows: Vec<String>,
         row: usize,
     }
 
-    impl Screen {
+    impl EmulatedScreen {
         fn new(columns: usize) -> Self {
             Self { columns, rows: vec![String::new()], row: 0 }
         }

@@ -51,61 +51,66 @@ while [ "$n" -lt "$2" ]; do sleep 0.05; beat "$1"; n=$((n + 1)); done
 
 #[test]
 fn each_job_completes_once_despite_kills_freezes_and_cuts() {
-    let blows = [
-        Blow::KillServer,
-        Blow::KillAgent,
-        Blow::KillExecutor,
-        Blow::CutOff,
-        Blow::CutShortly,
-        Blow::FreezeAgent,
-        Blow::FreezeServer,
+    let disruptions = [
+        Disruption::KillServer,
+        Disruption::KillAgent,
+        Disruption::KillExecutor,
+        Disruption::CutOff,
+        Disruption::CutShortly,
+        Disruption::FreezeAgent,
+        Disruption::FreezeServer,
     ];
-    have_a_bad_day(None, &blows);
+    have_a_bad_day(None, &disruptions);
 }
 
 #[test]
 fn each_job_completes_once_despite_postgres_outages() {
-    let blows = [Blow::StopDatabase, Blow::StopDatabaseForLong, Blow::KillServer, Blow::CutShortly];
-    have_a_bad_day(Some(Database::start()), &blows);
+    let disruptions = [
+        Disruption::StopDatabase,
+        Disruption::StopDatabaseForLong,
+        Disruption::KillServer,
+        Disruption::CutShortly,
+    ];
+    have_a_bad_day(Some(Database::start()), &disruptions);
 }
 
 /// Injects all faults; in the end all jobs are completed. Without PostgreSQL the database is a file.
-fn have_a_bad_day(database: Option<Database>, blows: &[Blow]) {
+fn have_a_bad_day(database: Option<Database>, disruptions: &[Disruption]) {
     let mut random = Random(seed());
     println!("seed {} ({SEED}={0} reproduces this run)", random.0);
-    let scene = Scene::set(&mut random, database);
-    let mut server = scene.serve();
-    scene.create();
-    let mut workers: Vec<Worker> = (0..WORKERS).map(|_| scene.worker()).collect();
+    let chaos_test = ChaosTest::set(&mut random, database);
+    let mut server = chaos_test.serve();
+    chaos_test.create();
+    let mut workers: Vec<Worker> = (0..WORKERS).map(|_| chaos_test.worker()).collect();
 
-    let mut blows = blows.repeat(ROUNDS);
-    random.shuffle(&mut blows);
-    for (number, blow) in blows.iter().enumerate() {
-        scene.some_progress(number, blows.len());
+    let mut disruptions = disruptions.repeat(ROUNDS);
+    random.shuffle(&mut disruptions);
+    for (number, disruption) in disruptions.iter().enumerate() {
+        chaos_test.some_progress(number, disruptions.len());
         let victim = random.below(WORKERS);
-        println!("{blow:?} at worker {victim}");
-        match blow {
-            Blow::KillServer => server = scene.replace_server(server),
-            Blow::KillAgent => workers[victim] = scene.replace(&mut workers[victim]),
-            Blow::KillExecutor => workers[victim].kill_executor(),
-            Blow::CutOff => workers[victim].proxy.cut_for(LONGER_THAN_LEASE),
-            Blow::CutShortly => workers[victim].proxy.cut_for(Duration::from_millis(300)),
-            Blow::FreezeAgent => freeze(workers[victim].agent.id(), LONGER_THAN_LEASE),
-            Blow::FreezeServer => freeze(server.id(), LONGER_THAN_LEASE),
-            Blow::StopDatabase => scene.stop_database_for(Duration::from_millis(300)),
-            Blow::StopDatabaseForLong => scene.stop_database_for(LONGER_THAN_LEASE),
+        println!("{disruption:?} at worker {victim}");
+        match disruption {
+            Disruption::KillServer => server = chaos_test.replace_server(server),
+            Disruption::KillAgent => workers[victim] = chaos_test.replace(&mut workers[victim]),
+            Disruption::KillExecutor => workers[victim].kill_executor(),
+            Disruption::CutOff => workers[victim].proxy.cut_for(LONGER_THAN_LEASE),
+            Disruption::CutShortly => workers[victim].proxy.cut_for(Duration::from_millis(300)),
+            Disruption::FreezeAgent => freeze(workers[victim].agent.id(), LONGER_THAN_LEASE),
+            Disruption::FreezeServer => freeze(server.id(), LONGER_THAN_LEASE),
+            Disruption::StopDatabase => chaos_test.stop_database_for(Duration::from_millis(300)),
+            Disruption::StopDatabaseForLong => chaos_test.stop_database_for(LONGER_THAN_LEASE),
         }
         for worker in &mut workers {
             // A worker that was ended by its own watchdog, or could not continue, is replaced as a batch
             // system would.
             if worker.agent.try_wait().unwrap().is_some() {
-                *worker = scene.worker();
+                *worker = chaos_test.worker();
             }
         }
     }
-    scene.wait_until_done();
-    scene.check_books();
-    scene.check_beats();
+    chaos_test.wait_until_done();
+    chaos_test.check_database();
+    chaos_test.check_beats();
 
     for worker in &mut workers {
         end(&mut worker.agent);
@@ -124,7 +129,7 @@ fn seed() -> u64 {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Blow {
+enum Disruption {
     KillServer,
     KillAgent,
     KillExecutor,
@@ -136,7 +141,7 @@ enum Blow {
     StopDatabaseForLong,
 }
 
-struct Scene {
+struct ChaosTest {
     sandbox: Sandbox,
     port: u16,
     database: Option<Database>,
@@ -148,7 +153,7 @@ struct Worker {
     proxy: Proxy,
 }
 
-impl Scene {
+impl ChaosTest {
     fn set(random: &mut Random, database: Option<Database>) -> Self {
         let sandbox = Sandbox::new();
         fs::create_dir(sandbox.path("beats")).unwrap();
@@ -255,8 +260,8 @@ impl Scene {
     }
 
     /// Waits until it works, if possible, so that faults hit a working system.
-    fn some_progress(&self, blow: usize, blows: usize) {
-        let goal = JOBS * (blow + 1) / (blows + 3);
+    fn some_progress(&self, disruption: usize, disruptions: usize) {
+        let goal = JOBS * (disruption + 1) / (disruptions + 3);
         let deadline = Instant::now() + Duration::from_secs(20);
         while fs::read_dir(self.sandbox.path("beats")).unwrap().count() < goal && Instant::now() < deadline {
             sleep(Duration::from_millis(20));
@@ -310,7 +315,7 @@ impl Scene {
     }
 
     /// Exactly one attempt of each job completed it, and every lost attempt is recorded.
-    fn check_books(&self) {
+    fn check_database(&self) {
         let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.job_store()]);
         let mut completed: HashMap<i64, usize> = HashMap::new();
         for result in items(&list) {
@@ -362,22 +367,22 @@ impl Worker {
 
 /// From the first beat of an execution to its last, in hundredths of a second.
 #[derive(Debug)]
-struct Execution {
+struct JobExecution {
     first: u64,
     last: u64,
 }
 
 /// In the order of their starts. An execution is identified by its attempt and its process.
-fn executions(text: &str) -> Vec<Execution> {
-    let mut found: HashMap<(&str, &str), Execution> = HashMap::new();
+fn executions(text: &str) -> Vec<JobExecution> {
+    let mut found: HashMap<(&str, &str), JobExecution> = HashMap::new();
     for line in text.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
         let [attempt, pid, up] = fields[..] else { panic!("a beat is incomplete: `{line}`") };
         let at: u64 = up.replace('.', "").parse().unwrap();
-        let execution = found.entry((attempt, pid)).or_insert(Execution { first: at, last: at });
+        let execution = found.entry((attempt, pid)).or_insert(JobExecution { first: at, last: at });
         execution.last = at;
     }
-    let mut found: Vec<Execution> = found.into_values().collect();
+    let mut found: Vec<JobExecution> = found.into_values().collect();
     found.sort_by_key(|execution| (execution.first, execution.last));
     found
 }

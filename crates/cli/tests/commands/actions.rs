@@ -1,7 +1,7 @@
 //! Workflow actions: when and how often they run, and how they are shown.
 
 use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::Value;
 use std::fs;
 
@@ -134,7 +134,7 @@ actions:
 #[test]
 fn server_worker_runs_actions_around_its_jobs() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("served.yaml", SERVED);
     let output = sandbox.windlass(&["submit", "served.yaml"]).exits(0);
     assert!(!output.stderr.contains("not carried out"), "{}", output.stderr);
@@ -161,7 +161,7 @@ fn server_worker_runs_actions_around_its_jobs() {
 #[test]
 fn action_of_killed_worker_and_server_is_not_repeated() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
     sandbox.write(
         "killed.yaml",
         "name: killed\njobs: [{name: a, command: 'true'}]\nactions:\n  - {trigger_type: on_workflow_start, \
@@ -175,7 +175,7 @@ fn action_of_killed_worker_and_server_is_not_repeated() {
     kill(worker.id(), "KILL");
     worker.wait().unwrap();
     drop(served);
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
     let is_found = || sandbox.command(&["ping"]).output().unwrap().status.success();
     eventually("the server that was started anew is found", is_found);
     // Another worker on this machine kills the remaining processes of the dead one, and continues with the

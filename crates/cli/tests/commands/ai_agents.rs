@@ -2,7 +2,7 @@
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::recover::standing;
-use crate::serve::{Served, found};
+use crate::serve::{StoppedOnDrop, found};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -238,7 +238,7 @@ fn agent_without_environment_cannot_approve_own_proposal() {
 #[test]
 fn agent_token_on_server_cannot_approve() {
     let sandbox = Sandbox::new();
-    let _server = Served::start(&sandbox, &[]);
+    let _server = StoppedOnDrop::start(&sandbox, &[]);
     sandbox.write("odd.yaml", STRICT);
     sandbox.windlass(&["submit", "odd.yaml"]).exits(0);
     let mut worker = sandbox.start(&["worker", "--persistent"]);

@@ -4,7 +4,7 @@
 
 use crate::common::{Sandbox, eventually_within, kill};
 use crate::requests::Worker;
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,10 +30,10 @@ const EVENTS_PER_LUMI: u64 = 15;
 const EVENTS: u64 = FILES * EVENTS_PER_FILE;
 /// The number of times the server is killed.
 const DEATHS: usize = 5;
-const PATIENCE: Duration = Duration::from_mins(4);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// A request, and the events that its outputs must contain exactly once. For generation, the event numbers.
-struct Wished {
+struct CampaignRequest {
     name: String,
     document: Value,
     outputs: Vec<String>,
@@ -51,39 +51,39 @@ fn campaign_survives_server_failures() {
         add.extend(sites.iter().flat_map(|site| ["--site", site]));
         sandbox.windlass(&add).exits(0);
     }
-    let wished = commands();
-    assert_eq!(wished.len(), 20);
+    let campaign_requests = commands();
+    assert_eq!(campaign_requests.len(), 20);
 
     let listen = ["--listen", "127.0.0.1:0", "--lease", "3s", "--cool-off", "100ms"];
-    let mut served = Served::start(&sandbox, &listen);
+    let mut served = StoppedOnDrop::start(&sandbox, &listen);
     let _workers = SITES.map(|site| Worker::start(&sandbox, site));
     sandbox.windlass(&["request", "admission", "set", "--max-active", "6"]).exits(0);
-    eventually_within(PATIENCE, "all sites are known", || {
+    eventually_within(WAIT_TIMEOUT, "all sites are known", || {
         sandbox.json(&["site", "list"]).as_array().is_some_and(|sites| sites.len() == SITES.len())
     });
-    for one in &wished {
+    for one in &campaign_requests {
         let file = format!("{}.json", one.name);
         sandbox.write(&file, &one.document.to_string());
         sandbox.windlass(&["request", "submit", &file]).exits(0);
     }
     for death in 1..=DEATHS {
-        let goal = wished.len() * death / (DEATHS + 2);
-        eventually_within(PATIENCE, "some are completed", || completed(&sandbox) >= goal);
+        let goal = campaign_requests.len() * death / (DEATHS + 2);
+        eventually_within(WAIT_TIMEOUT, "some are completed", || completed(&sandbox) >= goal);
         if let Some(name) = active(&sandbox) {
             // The request may have ended; then there is nothing to stop.
             sandbox.windlass(&["request", "stop", &name, "--reason", "to see whether it goes on"]);
         }
         kill(served.pid(), "KILL");
-        served = Served::again(served, &sandbox, &listen);
+        served = StoppedOnDrop::again(served, &sandbox, &listen);
     }
-    eventually_within(PATIENCE, "all are completed", || {
+    eventually_within(WAIT_TIMEOUT, "all are completed", || {
         let held = with_status(&sandbox, "held");
         assert!(held.is_empty(), "{}", told(&sandbox, &held));
-        completed(&sandbox) == wished.len()
+        completed(&sandbox) == campaign_requests.len()
     });
 
     let mut went_on = 0;
-    for one in &wished {
+    for one in &campaign_requests {
         let shown = sandbox.json(&["request", "show", &one.name]);
         let went = shown["status_transitions"].as_array().unwrap();
         went_on += usize::from(went.iter().any(|line| line["to"] == "resubmitting"));
@@ -97,14 +97,14 @@ fn campaign_survives_server_failures() {
     }
     assert!(went_on > 0, "none was ever stopped and went on");
     served.stop();
-    check_catalog(&sandbox, &wished);
+    check_catalog(&sandbox, &campaign_requests);
 }
 
 /// Checks that every block is closed, has one tape rule, and is protected once at each site with files of it.
-fn check_catalog(sandbox: &Sandbox, wished: &[Wished]) {
+fn check_catalog(sandbox: &Sandbox, campaign_requests: &[CampaignRequest]) {
     let path = sandbox.path(".windlass/windlass.db");
     let job_store = windlass_store::open_store(path.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
-    for dataset in wished.iter().flat_map(|one| &one.outputs) {
+    for dataset in campaign_requests.iter().flat_map(|one| &one.outputs) {
         for block in job_store.catalog_blocks(dataset).unwrap() {
             assert!(!block.is_open, "{block:?}");
             let files = job_store.block_files(&block.name, true).unwrap();
@@ -135,8 +135,8 @@ fn write_events(sandbox: &Sandbox, dataset: usize) {
     }
 }
 
-fn commands() -> Vec<Wished> {
-    let mut wished = Vec::new();
+fn commands() -> Vec<CampaignRequest> {
+    let mut campaign_requests = Vec::new();
     let splitters: [(&str, Value); 4] = [
         ("FileBased", json!({"files_per_job": 2})),
         ("EventBased", json!({"events_per_job": 40})),
@@ -173,14 +173,14 @@ fn commands() -> Vec<Wished> {
                 document["LumiList"] = json!({"7": [[1, 1]], "8": [[3, 4]]});
             }
             let outputs = vec![format!("/Made/{name}-v1/RECO")];
-            wished.push(Wished { name, document, outputs, events });
+            campaign_requests.push(CampaignRequest { name, document, outputs, events });
         }
     }
     for (name, text) in [("taskchain", TASK_CHAIN), ("stepchain", STEP_CHAIN)] {
         let document = reqmgr(text, name);
         let first = document["FirstEvent"].as_u64().unwrap_or(1);
         let outputs = vec![format!("/Made/{name}-v1/RECO")];
-        wished.push(Wished {
+        campaign_requests.push(CampaignRequest {
             name: name.to_owned(),
             document,
             outputs,
@@ -196,9 +196,14 @@ fn commands() -> Vec<Wished> {
         let outputs = vec![format!("/Made/{name}-v1/GEN"), format!("/Made/{name}-v1/RECO")];
         document["output_datasets"] = json!(outputs);
         document["urgent"] = json!(number == 1);
-        wished.push(Wished { name, document, outputs, events: (first..first + 150).collect() });
+        campaign_requests.push(CampaignRequest {
+            name,
+            document,
+            outputs,
+            events: (first..first + 150).collect(),
+        });
     }
-    wished
+    campaign_requests
 }
 
 /// A document of ReqMgr2, with the operator's fields filled in and sizes reduced to the sites here.

@@ -5,7 +5,7 @@ use crate::postgres_server::database;
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 
-fn with_books() -> Sandbox {
+fn with_database() -> Sandbox {
     let sandbox = Sandbox::new();
     let spec =
         "name: two\njobs:\n  - {name: a, command: echo a}\n  - {name: b, command: echo b, depends_on: [a]}\n";
@@ -16,7 +16,7 @@ fn with_books() -> Sandbox {
 
 #[test]
 fn database_is_backed_up_and_checked() {
-    let sandbox = with_books();
+    let sandbox = with_database();
     sandbox.windlass(&["db", "migrate"]).exits(0).prints("already");
     sandbox.windlass(&["db", "check"]).exits(0).prints("no problems found");
     sandbox.windlass(&["db", "backup", "kept.db"]).exits(0).prints("kept.db (");
@@ -33,7 +33,7 @@ fn database_is_backed_up_and_checked() {
 
 #[test]
 fn database_is_copied_to_postgresql() {
-    let sandbox = with_books();
+    let sandbox = with_database();
     let target = database();
     let url = target.url();
     sandbox.windlass(&["db", "copy", "elsewhere.db"]).exits(2).says("must be a PostgreSQL database");

@@ -2,7 +2,7 @@
 //! resources.
 
 use crate::common::{Sandbox, eventually};
-use crate::server_commands::Kept;
+use crate::server_commands::KilledOnDrop;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -121,14 +121,14 @@ fn worker_of_removed_database_does_not_succeed() {
     let sandbox = Sandbox::new();
     let log = fs::File::create(sandbox.path("log")).unwrap();
     let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
-    let mut server = Kept(server);
+    let mut server = KilledOnDrop(server);
     eventually("it serves", || sandbox.windlass(&["ping"]).code == 0);
     sandbox.write(
         "spec.yaml",
         "name: gone\njobs: [{name: a, command: 'rm -r .windlass; touch removed'}, {name: b, command: 'true'}]\n",
     );
     sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
-    let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j1"]));
+    let mut worker = KilledOnDrop(sandbox.start(&["worker", "-w", "last", "-j1"]));
     assert_eq!(server.0.wait().unwrap().code(), Some(5));
     assert!(sandbox.path("removed").exists());
     assert!(sandbox.read("log").contains("windlass.db was removed or replaced"), "{}", sandbox.read("log"));
@@ -167,7 +167,7 @@ fn server_with_6_mb_disk_completes_400_jobs_once() {
     let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "6m");
     let _server = start_server(&sandbox, &disk);
     submit_four_hundred(&sandbox, "true");
-    let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j8"]));
+    let mut worker = KilledOnDrop(sandbox.start(&["worker", "-w", "last", "-j8"]));
     // Readers run while the worker writes.
     while worker.0.try_wait().unwrap().is_none() {
         sandbox.json(&["jobs"]);
@@ -185,7 +185,7 @@ fn server_completes_each_job_once_after_full_disk() {
     let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "64m");
     let _server = start_server(&sandbox, &disk);
     submit_four_hundred(&sandbox, "head -c 100m /dev/zero > .windlass/filler; true");
-    let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j8"]));
+    let mut worker = KilledOnDrop(sandbox.start(&["worker", "-w", "last", "-j8"]));
     eventually("the log says so", || sandbox.read("log").contains("no space left for the database"));
     sandbox.windlass(&["ping"]).exits(5).prints("the disk of the database is full").prints("needed");
     sandbox.windlass(&["status"]).exits(0).says("the disk of the database is full");
@@ -196,10 +196,10 @@ fn server_completes_each_job_once_after_full_disk() {
 }
 
 /// A server whose database is on the small disk, with its log in `log`.
-fn start_server(sandbox: &Sandbox, disk: &SmallDisk) -> Kept {
+fn start_server(sandbox: &Sandbox, disk: &SmallDisk) -> KilledOnDrop {
     let log = fs::File::create(sandbox.path("log")).unwrap();
     let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
-    let server = Kept(server);
+    let server = KilledOnDrop(server);
     eventually("the address of the server", || disk.0.join("windlass.db.run/server.json").exists());
     server
 }

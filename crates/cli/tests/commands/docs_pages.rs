@@ -5,7 +5,7 @@
 //! `cargo xtask docs` updates the output in the pages; review the diff before committing it.
 
 use crate::common::Sandbox;
-use crate::page_transcript::{self, Piece, Step, normal};
+use crate::page_transcript::{self, PagePart, Step, normal};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -141,12 +141,12 @@ fn walk(pages: &[PathBuf], at_least: usize) {
         let text = fs::read_to_string(path).unwrap();
         let mut pieces = page_transcript::parse(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         assert_eq!(page_transcript::render(&pieces), text, "{} is not closed properly", path.display());
-        let walk = Walk::new();
+        let walk = PageRun::new();
         for piece in &mut pieces {
             match piece {
-                Piece::Prose(_) => {}
-                Piece::Spec { format, text } => complaints.extend(walk.check(format, text)),
-                Piece::Console(steps) => {
+                PagePart::Prose(_) => {}
+                PagePart::Spec { format, text } => complaints.extend(walk.check(format, text)),
+                PagePart::Console(steps) => {
                     commands += steps.len();
                     complaints.extend(steps.iter_mut().filter_map(|step| walk.step(step)));
                 }
@@ -162,14 +162,14 @@ fn walk(pages: &[PathBuf], at_least: usize) {
 }
 
 /// The execution of one page in its own directory.
-struct Walk {
+struct PageRun {
     sandbox: Sandbox,
     /// Replaced in output, so that pages do not depend on the directory.
     dir: String,
     updates: bool,
 }
 
-impl Walk {
+impl PageRun {
     const HOME: &str = "/home/ada/sims";
 
     fn new() -> Self {

@@ -2,10 +2,10 @@
 //! and on a server.
 
 use crate::common::{Sandbox, documented_keys, eventually};
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::{Value, json};
 
-/// Three parts, of which the second fails until the file `mended` exists, and a job that depends on them.
+/// Three parts, of which the second fails until the file `corrected` exists, and a job that depends on them.
 const PARTS: &str = "\
 name: parts
 use_pending_failed: true
@@ -251,7 +251,7 @@ fn decisions_apply_while_other_jobs_run() {
 #[test]
 fn decisions_apply_on_server() {
     let sandbox = sandbox_with(PARTS);
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
     sandbox.windlass(&["failures", "pending"]).exits(0).prints("| checksum of block 17 is odd");
     let key = sandbox.json(&["failures"])[0]["signature"].as_str().unwrap().to_owned();

@@ -2,7 +2,7 @@
 //! that was recorded as completed ran again.
 
 use crate::common::{Output, Sandbox, children_of, eventually, kill};
-use crate::server_commands::Kept;
+use crate::server_commands::KilledOnDrop;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -78,10 +78,10 @@ fn copied_project_does_not_use_server_of_original() {
         "spec.yaml",
         "name: original\njobs:\n  - {name: a, command: 'touch started; while [ ! -e gate ]; do sleep 0.05; done'}\n",
     );
-    let _server = Kept(sandbox.start(&["serve", "--listen", "127.0.0.1:0"]));
+    let _server = KilledOnDrop(sandbox.start(&["serve", "--listen", "127.0.0.1:0"]));
     eventually("it serves", || sandbox.windlass(&["ping"]).code == 0);
     sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
-    let mut worker = Kept(sandbox.start(&["worker", "-w", "last"]));
+    let mut worker = KilledOnDrop(sandbox.start(&["worker", "-w", "last"]));
     eventually("the job has started", || sandbox.path("started").exists());
     let elsewhere = tempfile::tempdir().unwrap();
     let copy = copy_project(&sandbox, elsewhere.path());

@@ -3,13 +3,13 @@
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::free_port::free_port;
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use std::process::{Child, Stdio};
 
 /// A process that is killed when dropped.
-struct Kept(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Kept {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
@@ -19,8 +19,8 @@ impl Drop for Kept {
 const WAITS: &str =
     "name: w\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n";
 
-fn worker(sandbox: &Sandbox, args: &[&str]) -> Kept {
-    Kept(sandbox.start(&[&["worker"], args].concat()))
+fn worker(sandbox: &Sandbox, args: &[&str]) -> KilledOnDrop {
+    KilledOnDrop(sandbox.start(&[&["worker"], args].concat()))
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn resume_does_not_end_living_worker() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
     let address = format!("127.0.0.1:{}", free_port());
-    let served = Served::start(&sandbox, &["--listen", &address]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", &address]);
     sandbox.windlass(&["submit", "w.yaml"]).exits(0);
     let worker = worker(&sandbox, &[]);
     eventually("it runs", || sandbox.path("runs").exists());
@@ -46,7 +46,7 @@ fn resume_does_not_end_living_worker() {
     assert!(is_alive(pid));
 
     // The restarted server lets the worker continue: the job has run once.
-    let served = Served::start(&sandbox, &["--listen", &address]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", &address]);
     sandbox.write("go", "");
     eventually("it is done", || sandbox.windlass(&["status"]).stdout.contains("1 of 1 job completed"));
     assert_eq!(sandbox.json(&["results", "list"])[0]["attempt_id"], 1);
@@ -57,7 +57,7 @@ fn resume_does_not_end_living_worker() {
 fn resume_with_take_over_ends_living_worker() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.windlass(&["submit", "w.yaml"]).exits(0);
     let mut worker = worker(&sandbox, &[]);
     eventually("it runs", || sandbox.path("runs").exists());
@@ -79,7 +79,7 @@ fn worker_reports_unreachable_server() {
 fn worker_exit_code_reports_jobs_stopped_by_time_limit() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: sleep 600}]\n");
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.windlass(&["submit", "w.yaml"]).exits(0);
     let limited = sandbox.windlass(&["worker", "--time-limit", "3s", "--grace", "1s"]).exits(3);
     assert!(limited.stderr.contains("0 jobs completed, 1 stopped"), "{}", limited.stderr);
@@ -90,7 +90,7 @@ fn worker_exit_code_reports_jobs_stopped_by_time_limit() {
 #[test]
 fn worker_and_why_report_missing_directory() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("gone/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     let db = sandbox.path(".windlass/windlass.db").display().to_string();
     let mut command = sandbox.command(&["submit", "w.yaml", "--db", &db]);
@@ -110,7 +110,7 @@ fn worker_and_why_report_missing_directory() {
 #[test]
 fn why_names_resources_that_no_worker_has() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write(
         "w.yaml",
         "name: w\nresource_requirements: [{name: huge, num_cpus: 99, memory: 1g, runtime: PT1M}]\njobs:\n  - {name: plain, command: 'true'}\n  - {name: labelled, command: 'true', labels: [gpu]}\n  - {name: huge, command: 'true', resource_requirements: huge}\n",
@@ -137,19 +137,19 @@ fn events_follow_continues_after_server_restart() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
     let address = format!("127.0.0.1:{}", free_port());
-    let served = Served::start(&sandbox, &["--listen", &address]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", &address]);
     sandbox.windlass(&["submit", "w.yaml"]).exits(0);
     let _worker = worker(&sandbox, &[]);
     eventually("it runs", || sandbox.path("runs").exists());
     let told = std::fs::File::create(sandbox.path("told")).unwrap();
     let mut command = sandbox.command(&["events", "follow", "--format", "json"]);
-    let mut follower = Kept(command.stdout(told).stderr(Stdio::null()).spawn().unwrap());
+    let mut follower = KilledOnDrop(command.stdout(told).stderr(Stdio::null()).spawn().unwrap());
     eventually("it follows", || {
         sandbox.windlass(&["events", "create", "-d", "before"]).exits(0);
         sandbox.read("told").contains("before")
     });
     served.stop();
-    let served = Served::start(&sandbox, &["--listen", &address]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", &address]);
     sandbox.windlass(&["events", "create", "-d", "after"]).exits(0);
     sandbox.write("go", "");
     assert_eq!(follower.0.wait().unwrap().code(), Some(0));

@@ -103,13 +103,13 @@ mod server_commands;
 #[cfg(test)]
 mod server_identity;
 #[cfg(test)]
-mod server_takeover;
-#[cfg(test)]
 mod sites_and_limits;
 #[cfg(test)]
 mod slurm;
 #[cfg(test)]
 mod spawn;
+#[cfg(test)]
+mod standby_server;
 #[cfg(test)]
 mod termination;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Agents: `windlass mcp` and `/mcp` of a server, used with raw JSON lines and with the official SDK.
 
 use crate::common::{Sandbox, eventually};
-use crate::serve::{Served, found};
+use crate::serve::{StoppedOnDrop, found};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -282,7 +282,7 @@ fn symlinked_log_is_not_read() {
 fn decisions_are_validated_before_execution() {
     let sandbox = Sandbox::new();
     sandbox.write("undecided.yaml", UNDECIDED);
-    let _server = Served::start(&sandbox, &[]);
+    let _server = StoppedOnDrop::start(&sandbox, &[]);
     sandbox.windlass(&["submit", "undecided.yaml"]).exits(0);
     let mut worker = sandbox.start(&["worker"]);
     let waiting = || sandbox.json(&["status"])["jobs"]["pending_failed"] == 2;
@@ -399,7 +399,7 @@ fn official_sdk_works_over_stdio() {
 #[test]
 fn official_sdk_works_over_http_with_token() {
     let sandbox = shaky();
-    let _server = Served::start(&sandbox, &["--mcp"]);
+    let _server = StoppedOnDrop::start(&sandbox, &["--mcp"]);
     let place = found(&sandbox);
     let (url, token) = (place["url"].as_str().unwrap(), place["token"].as_str().unwrap());
     let seen = session(&sandbox, "session.py", &["http", url, token, "1"]);

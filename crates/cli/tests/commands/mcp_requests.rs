@@ -5,7 +5,7 @@ use crate::common::{Sandbox, eventually};
 use crate::mcp::{Agent, session};
 use crate::request_operations::{INPUT, once_each, prepare, write};
 use crate::requests::written;
-use crate::serve::{Served, found};
+use crate::serve::{StoppedOnDrop, found};
 use serde_json::{Value, json};
 
 const PLACES: [&str; 6] = ["--site", "T2_good", "--site", "T2_bad", "--num-cpus", "4"];
@@ -57,7 +57,7 @@ fn official_sdk_releases_request_over_stdio() {
 #[test]
 fn official_sdk_releases_request_over_http() {
     let sandbox = held();
-    let _server = Served::start(&sandbox, &["--mcp=write"]);
+    let _server = StoppedOnDrop::start(&sandbox, &["--mcp=write"]);
     let place = found(&sandbox);
     let (url, token) = (place["url"].as_str().unwrap(), place["token"].as_str().unwrap());
     let seen = session(&sandbox, "requests.py", &["http", url, token, "reco", "T2_bad"]);
@@ -73,8 +73,8 @@ fn official_sdk_releases_request_over_http() {
 fn agent_fails_request_only_with_confirm() {
     let sandbox = held();
     let mut agent = Agent::start(&sandbox, &["--allow-write"]);
-    let wish = json!({"request_name": "reco", "reason": "not needed any more"});
-    let said = agent.refused("fail_request", &wish);
+    let arguments = json!({"request_name": "reco", "reason": "not needed any more"});
+    let said = agent.refused("fail_request", &arguments);
     assert!(said.contains("fail it permanently") && said.contains("confirm: true"), "{said}");
     assert_eq!(sandbox.json(&["request", "show", "reco"])["wanted"], Value::Null);
     let meant = json!({"request_name": "reco", "reason": "not needed any more", "confirm": true});

@@ -2,13 +2,13 @@
 //! simulated: each worker sees a different host name.
 
 use crate::common::{Sandbox, eventually, kill};
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
 /// Fails on one node until the file `cured` exists; other jobs run before a job is retried. The last hundred
 /// start only after that.
-const PICKY: &str = r#"name: picky
+const JOB_FAILING_ON_ONE_NODE: &str = r#"name: picky
 retry_budget: 100000
 failure_handlers: [{name: again, rules: [{match_all_exit_codes: true, max_retries: 10000, delay: 300ms}]}]
 jobs:
@@ -20,9 +20,9 @@ jobs:
 "#;
 
 /// A worker on a node of this name, ended when dropped.
-struct On(Child);
+struct NodeWorker(Child);
 
-impl On {
+impl NodeWorker {
     fn node(sandbox: &Sandbox, name: &str) -> Self {
         let worker = sandbox.command(&["worker", "--persistent", "--num-cpus", "2"]);
         let mut command = Command::new("unshare");
@@ -47,7 +47,7 @@ impl On {
     }
 }
 
-impl Drop for On {
+impl Drop for NodeWorker {
     fn drop(&mut self) {
         // SIGTERM ends its jobs too; it may have exited already.
         kill(self.0.id(), "TERM");
@@ -58,11 +58,11 @@ impl Drop for On {
 #[test]
 fn bad_node_is_quarantined_probed_and_released() {
     let sandbox = Sandbox::new();
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
-    sandbox.write("picky.yaml", PICKY);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    sandbox.write("picky.yaml", JOB_FAILING_ON_ONE_NODE);
     sandbox.windlass(&["submit", "picky.yaml"]).exits(0);
-    let _bad = On::node(&sandbox, "bad-node");
-    let good = On::node(&sandbox, "good-node");
+    let _bad = NodeWorker::node(&sandbox, "bad-node");
+    let good = NodeWorker::node(&sandbox, "good-node");
 
     let aside = || sandbox.json(&["worker", "nodes"]).as_array().unwrap().clone();
     let mut found: Vec<Value> = Vec::new();

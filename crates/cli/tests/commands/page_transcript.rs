@@ -3,7 +3,7 @@
 
 /// A part of a page; all parts together are the page, byte for byte.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum PagePart {
     /// Prose, and blocks that are not run.
     Prose(String),
     /// A `console` block.
@@ -24,8 +24,8 @@ const FENCE: &str = "```";
 const FORMATS: [&str; 5] = ["yaml", "json", "json5", "toml", "kdl"];
 
 /// Splits a page into pieces, or reports the syntax error in it.
-pub(crate) fn parse(page: &str) -> Result<Vec<Piece>, String> {
-    let mut pieces = vec![Piece::Prose(String::new())];
+pub(crate) fn parse(page: &str) -> Result<Vec<PagePart>, String> {
+    let mut pieces = vec![PagePart::Prose(String::new())];
     let mut lines = page.split_inclusive('\n');
     while let Some(line) = lines.next() {
         let Some(label) = line.strip_prefix(FENCE) else {
@@ -34,9 +34,9 @@ pub(crate) fn parse(page: &str) -> Result<Vec<Piece>, String> {
         };
         let body: String = lines.by_ref().take_while(|line| line.trim_end() != FENCE).collect();
         match label.trim_end() {
-            "console" => pieces.push(Piece::Console(steps(&body)?)),
+            "console" => pieces.push(PagePart::Console(steps(&body)?)),
             format if FORMATS.contains(&format) => {
-                pieces.push(Piece::Spec { format: format.to_owned(), text: body });
+                pieces.push(PagePart::Spec { format: format.to_owned(), text: body });
             }
             "sh" | "bash" | "shell" | "" => {
                 let first = body.lines().next().unwrap_or_default();
@@ -51,12 +51,12 @@ pub(crate) fn parse(page: &str) -> Result<Vec<Piece>, String> {
 }
 
 /// The prose at the end, to append to.
-fn prose(pieces: &mut Vec<Piece>) -> &mut String {
-    if !matches!(pieces.last(), Some(Piece::Prose(_))) {
-        pieces.push(Piece::Prose(String::new()));
+fn prose(pieces: &mut Vec<PagePart>) -> &mut String {
+    if !matches!(pieces.last(), Some(PagePart::Prose(_))) {
+        pieces.push(PagePart::Prose(String::new()));
     }
     match pieces.last_mut() {
-        Some(Piece::Prose(text)) => text,
+        Some(PagePart::Prose(text)) => text,
         _ => unreachable!("it was just put there"),
     }
 }
@@ -82,18 +82,18 @@ fn steps(block: &str) -> Result<Vec<Step>, String> {
 }
 
 /// Joins the pieces into a page.
-pub(crate) fn render(pieces: &[Piece]) -> String {
+pub(crate) fn render(pieces: &[PagePart]) -> String {
     pieces.iter().map(written).collect()
 }
 
-fn written(piece: &Piece) -> String {
+fn written(piece: &PagePart) -> String {
     match piece {
-        Piece::Prose(text) => text.clone(),
-        Piece::Console(steps) => {
+        PagePart::Prose(text) => text.clone(),
+        PagePart::Console(steps) => {
             let steps = steps.iter().map(|step| format!("$ {}\n{}", step.command, step.shown));
             format!("{FENCE}console\n{}{FENCE}\n", steps.collect::<String>())
         }
-        Piece::Spec { format, text } => format!("{FENCE}{format}\n{text}{FENCE}\n"),
+        PagePart::Spec { format, text } => format!("{FENCE}{format}\n{text}{FENCE}\n"),
     }
 }
 
@@ -168,9 +168,9 @@ fn transcript_page_round_trips() {
     let page = "# Title\n```console\n$ cat a \\\n  b\nx\n$ true\n```\nand\n```text other\n$ no\n```\n```yaml\nname: a\n```\nend";
     let pieces = parse(page).unwrap();
     assert_eq!(render(&pieces), page);
-    let Piece::Console(steps) = &pieces[1] else { panic!("{pieces:?}") };
+    let PagePart::Console(steps) = &pieces[1] else { panic!("{pieces:?}") };
     assert_eq!((steps[0].command.as_str(), steps[0].shown.as_str()), ("cat a \\\n  b", "x\n"));
-    assert_eq!(pieces[3], Piece::Spec { format: "yaml".to_owned(), text: "name: a\n".to_owned() });
+    assert_eq!(pieces[3], PagePart::Spec { format: "yaml".to_owned(), text: "name: a\n".to_owned() });
     parse("```sh\nrm -r x\n```\n").unwrap_err();
     parse("```console\nno prompt\n```\n").unwrap_err();
 }

@@ -23,7 +23,7 @@ impl Drop for Process {
 
 /// A proxy to PostgreSQL whose connections can be cut.
 #[derive(Clone, Default)]
-struct Way(Arc<Mutex<State>>);
+struct CuttableProxy(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -35,7 +35,7 @@ struct State {
 }
 
 #[derive(Clone, Copy)]
-enum Cut {
+enum ConnectionCut {
     /// Both sides see closed connections.
     Noticed,
     /// The database side stays open.
@@ -46,7 +46,7 @@ fn socket(directory: &Path) -> PathBuf {
     directory.join(".s.PGSQL.5432")
 }
 
-impl Way {
+impl CuttableProxy {
     /// Starts a proxy with its socket in `directory`. Returns the URL of the same database through it.
     fn to(url: &str, directory: &Path) -> (Self, String) {
         let (start, real) = url.split_once("?host=").unwrap();
@@ -86,19 +86,19 @@ impl Way {
         });
     }
 
-    fn cut(&self, how: Cut) {
+    fn cut(&self, how: ConnectionCut) {
         let mut state = self.0.lock().unwrap();
         state.is_cut = true;
         for (client, server) in std::mem::take(&mut state.open) {
             drop(client.shutdown(Shutdown::Both));
             match how {
-                Cut::Noticed => drop(server.shutdown(Shutdown::Both)),
-                Cut::Unnoticed => state.kept.push(server),
+                ConnectionCut::Noticed => drop(server.shutdown(Shutdown::Both)),
+                ConnectionCut::Unnoticed => state.kept.push(server),
             }
         }
     }
 
-    fn mend(&self) {
+    fn repair(&self) {
         self.0.lock().unwrap().is_cut = false;
     }
 }
@@ -149,10 +149,10 @@ fn worker(sandbox: &Sandbox, url: &str, token: &str, state: &str) -> Process {
     Process(command.spawn().unwrap())
 }
 
-fn cut_off_server_releases_workers(how: Cut) {
+fn cut_off_server_releases_workers(how: ConnectionCut) {
     let sandbox = Sandbox::new();
     let database = database();
-    let (way, around) = Way::to(&database.url(), &sandbox.path("way"));
+    let (way, around) = CuttableProxy::to(&database.url(), &sandbox.path("way"));
     sandbox.write("w.yaml", BEATS);
     let (first, first_url) = serve(&sandbox, &around, "one");
     eventually("the first serves", || token(&sandbox, "one").is_some());
@@ -170,7 +170,7 @@ fn cut_off_server_releases_workers(how: Cut) {
     takes_the_place_of_the_first(&sandbox);
 
     // It detects that it lost the lock, and exits.
-    way.mend();
+    way.repair();
     let mut first = first;
     eventually("the first ends", || {
         first.0.try_wait().unwrap().is_some_and(|status| status.code() == Some(4))
@@ -184,26 +184,26 @@ fn cut_off_server_releases_workers(how: Cut) {
 
 #[test]
 fn cut_off_server_releases_workers_if_database_noticed() {
-    cut_off_server_releases_workers(Cut::Noticed);
+    cut_off_server_releases_workers(ConnectionCut::Noticed);
 }
 
 #[test]
 fn cut_off_server_releases_workers_if_database_did_not_notice() {
-    cut_off_server_releases_workers(Cut::Unnoticed);
+    cut_off_server_releases_workers(ConnectionCut::Unnoticed);
 }
 
 #[test]
 fn cut_off_run_stops_when_other_process_has_its_workflow() {
     let sandbox = Sandbox::new();
     let database = database();
-    let (way, around) = Way::to(&database.url(), &sandbox.path("way"));
+    let (way, around) = CuttableProxy::to(&database.url(), &sandbox.path("way"));
     sandbox.write("w.yaml", BEATS);
     let mut command = sandbox.command(&["run", "w.yaml", "--db", &around]);
     let first = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let first = std::thread::spawn(move || first.wait_with_output().unwrap());
     eventually("the job runs", || beats(&sandbox).len() > 5);
 
-    way.cut(Cut::Noticed);
+    way.cut(ConnectionCut::Noticed);
     let mut command = sandbox.command(&["resume", "1", "--db", &database.url()]);
     let mut second = None;
     // PostgreSQL ends the connection that held the lock a moment later.
@@ -218,7 +218,7 @@ fn cut_off_run_stops_when_other_process_has_its_workflow() {
     });
     takes_the_place_of_the_first(&sandbox);
 
-    way.mend();
+    way.repair();
     let ended = first.join().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(4), "{said}");

@@ -1,13 +1,13 @@
 //! `windlass recover` and `workflows sync-status` with real processes and real limits.
 
 use crate::common::{Output, Sandbox, children_of, eventually, is_alive, kill};
-use crate::serve::{Served, said_by_torc};
+use crate::serve::{StoppedOnDrop, said_by_torc};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
 /// One job runs out of memory, one exceeds its runtime, one fails for another reason, and one depends on the
 /// first two.
-const AILING: &str = r#"name: ailing
+const FAILING_SPEC: &str = r#"name: ailing
 resource_requirements:
   - {name: small, num_cpus: 1, memory: 40m, runtime: PT1M}
   - {name: brief, num_cpus: 1, memory: 40m, runtime: PT1S}
@@ -19,9 +19,9 @@ jobs:
   - {name: report, command: "true", depends_on: [large, slow]}
 "#;
 
-fn ailing() -> Sandbox {
+fn failing_workflow() -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.write("ailing.yaml", AILING);
+    sandbox.write("ailing.yaml", FAILING_SPEC);
     sandbox.windlass(&["run", "ailing.yaml"]).exits(1);
     sandbox
 }
@@ -40,7 +40,7 @@ fn job<'a>(plan: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn recovery_sizes_each_job_by_its_measurements() {
-    let sandbox = ailing();
+    let sandbox = failing_workflow();
     let before = standing(&sandbox);
     let plan = sandbox.json(&["recover", "--dry-run"]);
     assert_eq!((&plan["run_again"], &plan["stay"], &plan["dry_run"]), (&json!(2), &json!(1), &json!(true)));
@@ -77,7 +77,7 @@ fn recovery_sizes_each_job_by_its_measurements() {
 
 #[test]
 fn recover_with_run_completes_workflow() {
-    let sandbox = ailing();
+    let sandbox = failing_workflow();
     sandbox.write("fixed", "");
     let done = sandbox.windlass(&["recover", "--retry-unknown", "--run"]).exits(0);
     assert!(done.stderr.contains("5 completed"), "{}", done.stderr);
@@ -86,7 +86,7 @@ fn recover_with_run_completes_workflow() {
 
 #[test]
 fn recovery_growth_follows_multipliers_and_machine_size() {
-    let sandbox = ailing();
+    let sandbox = failing_workflow();
     let more =
         sandbox.json(&["recover", "--dry-run", "--memory-multiplier", "4", "--runtime-multiplier", "300"]);
     assert!(job(&more, "large")["changes"][0]["to"].as_u64().unwrap() >= 160 << 20, "{more}");
@@ -100,7 +100,7 @@ fn recovery_growth_follows_multipliers_and_machine_size() {
 
 #[test]
 fn recovery_hook_handles_unknown_failures() {
-    let sandbox = ailing();
+    let sandbox = failing_workflow();
     let hook = "env | sort > hook.env; echo talk; sh -c 'echo \"$@\" > hook.args; touch fixed' hook one";
     let done =
         sandbox.windlass(&["recover", "--recovery-hook", hook, "--format", "json"]).exits(0).says("talk");
@@ -122,7 +122,7 @@ fn recovery_hook_handles_unknown_failures() {
 
 #[test]
 fn failed_recovery_hook_changes_nothing() {
-    let sandbox = ailing();
+    let sandbox = failing_workflow();
     let before = standing(&sandbox);
     sandbox.windlass(&["recover", "--recovery-hook", "exit 3; :"]).exits(4).says("nothing changed");
     assert_eq!(standing(&sandbox), before);
@@ -386,7 +386,7 @@ fn job_with_open_proposal_is_not_rerun() {
 #[test]
 fn server_requeues_jobs_of_worker_declared_dead() {
     let sandbox = Sandbox::new();
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("s.yaml", "name: s\njobs: [{name: a, command: 'true'}]\n");
     sandbox.windlass(&["submit", "s.yaml"]).exits(0);
     let torc = |method: &str, path: &str, body: &Value| said_by_torc(&sandbox, method, path, body);
@@ -397,8 +397,8 @@ fn server_requeues_jobs_of_worker_declared_dead() {
     torc("PUT", &format!("/jobs/1/start_job/1/{node}"), &Value::Null);
     let said = sandbox.windlass(&["workflows", "sync-status"]).exits(0);
     said.prints("is unknown on this host").says("--assume-dead");
-    let rehearsed = sandbox.json(&["workflows", "sync-status", "--assume-dead", "--dry-run"]);
-    assert_eq!((&rehearsed["lost"], &standing(&sandbox)["a"][0]), (&json!(1), &json!("running")));
+    let dry_run_output = sandbox.json(&["workflows", "sync-status", "--assume-dead", "--dry-run"]);
+    assert_eq!((&dry_run_output["lost"], &standing(&sandbox)["a"][0]), (&json!(1), &json!("running")));
     let sure = sandbox.windlass(&["workflows", "sync-status", "--assume-dead"]).exits(0);
     sure.prints("1 lost job reset (-128)");
     assert_eq!(standing(&sandbox)["a"][0], "ready", "as it was told");

@@ -1,7 +1,7 @@
 //! `windlass slurm regenerate`, with the real binary and a cluster profile from a file.
 
 use crate::common::Sandbox;
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::Value;
 
 const PROFILE: &str = "\
@@ -53,8 +53,8 @@ fn regenerate_creates_schedulers_for_remaining_jobs_once() {
     let sandbox = sandbox();
     let shown = sandbox.windlass(&[&REGENERATE[..], &["--dry-run", "--submit"]].concat()).exits(0);
     shown.prints("would be requested").says("1 action would be disabled").says("nothing changed");
-    let rehearsed = regenerate(&sandbox, &["--dry-run", "--submit"]);
-    assert_eq!(rehearsed["allocations"], Value::Array(vec![]));
+    let dry_run_output = regenerate(&sandbox, &["--dry-run", "--submit"]);
+    assert_eq!(dry_run_output["allocations"], Value::Array(vec![]));
 
     let done = regenerate(&sandbox, &["--submit", "--group-by", "resource-requirements"]);
     assert_eq!(names(&done), ["small_scheduler_regen", "small_scheduler_deferred_regen"]);
@@ -109,7 +109,7 @@ fn regenerate_submits_later_and_reports_unfit_jobs() {
 #[test]
 fn server_without_slurm_refuses_submit_but_plans() {
     let sandbox = sandbox();
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let submit = [&REGENERATE[..], &["--submit"]].concat();
     sandbox.windlass(&submit).exits(4).says("the server was started without --slurm");
     assert_eq!(sandbox.json(&["workflows", "actions"]).as_array().unwrap().len(), 1, "nothing was changed");
@@ -133,6 +133,6 @@ fn reinit_removes_recovery_actions_of_new_workflow() {
 #[test]
 fn reinit_at_server_removes_recovery_actions_of_new_workflow() {
     let sandbox = sandbox();
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     reinit_removes_recovery_actions(&sandbox);
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{Output, Sandbox, eventually, is_alive};
 use crate::free_port::free_port;
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use std::fs;
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ impl Sshd {
 fn remote_workers_are_started_monitored_and_stopped_over_ssh() {
     let sandbox = Sandbox::new();
     let Some(sshd) = Sshd::start(&sandbox) else { return };
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("a.yaml", "name: far\njobs:\n  - {name: a, command: echo hello; exec sleep 600}\n");
     sandbox.windlass(&["submit", "a.yaml"]).exits(0);
     let host = sshd.host();

@@ -1,9 +1,9 @@
 //! Requests imported by name from a ReqMgr2, with and without a server.
 
 use crate::common::{Sandbox, eventually};
-use crate::reqmgr2_stub::{Said, Stub};
+use crate::reqmgr2_stub::{Reqmgr2Stub, StubResponse};
 use crate::requests::events;
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::{Value, json};
 
 fn document(name: &str) -> Value {
@@ -16,7 +16,7 @@ fn document(name: &str) -> Value {
 
 #[test]
 fn local_reqmgr2_import_is_all_or_none() {
-    let (sandbox, stub) = (Sandbox::new(), Stub::start());
+    let (sandbox, stub) = (Sandbox::new(), Reqmgr2Stub::start());
     let mut wrong = document("wrong");
     wrong["Memory"] = json!("much");
     stub.has("one", &document("one")).has("two", &document("two")).has("wrong", &wrong);
@@ -27,7 +27,7 @@ fn local_reqmgr2_import_is_all_or_none() {
     let asked = stub.heard().len();
     import(&["one&status=new"]).exits(2).says("it contains '&'");
     assert_eq!(stub.heard().len(), asked, "that is no name to ask for");
-    stub.says_first([Said(403, "x-error-detail: no role\r\n", String::new())]);
+    stub.says_first([StubResponse(403, "x-error-detail: no role\r\n", String::new())]);
     import(&["one"]).exits(5).says("denies access: 403: no role").says("--reqmgr2-cert");
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let away = format!("http://{unused}/reqmgr2");
@@ -48,7 +48,7 @@ fn local_reqmgr2_import_is_all_or_none() {
 
 #[test]
 fn server_imports_reqmgr2_request_by_name_and_plans_it() {
-    let (sandbox, stub) = (Sandbox::new(), Stub::start());
+    let (sandbox, stub) = (Sandbox::new(), Reqmgr2Stub::start());
     events(&sandbox, 2);
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
     stub.has("one", &document("one"));
@@ -59,7 +59,7 @@ fn server_imports_reqmgr2_request_by_name_and_plans_it() {
         .exits(2)
         .says("is given without --reqmgr2");
     let options = ["--listen", "127.0.0.1:0", "--reqmgr2", &stub.url, "--reqmgr2-timeout", "1s"];
-    let _served = Served::start(&sandbox, &options);
+    let _served = StoppedOnDrop::start(&sandbox, &options);
     sandbox.windlass(&["site", "set", "here", "--slots", "4"]).exits(0);
     // Each request is submitted separately: an error keeps the earlier ones.
     sandbox

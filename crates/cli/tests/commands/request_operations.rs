@@ -3,14 +3,14 @@
 
 use crate::common::{Sandbox, eventually};
 use crate::requests::{Worker, written};
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 
 pub(crate) const INPUT: &str = "/Muons/Run3-v1/RAW";
 
-/// Three files at each of two sites; jobs at one of the sites fail until the file `mended` exists.
+/// Three files at each of two sites; jobs at one of the sites fail until the file `corrected` exists.
 pub(crate) fn prepare(sandbox: &Sandbox) {
     for (place, first) in [("good", 0), ("bad", 3)] {
         for file in first..first + 3 {
@@ -101,7 +101,7 @@ fn suggested_request_commands_work_as_printed() {
 fn outputs_of_failed_or_restarted_request_follow_policy() {
     let sandbox = Sandbox::new();
     prepare(&sandbox);
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let _workers = [Worker::start(&sandbox, "T2_good"), Worker::start(&sandbox, "T2_bad")];
     eventually("both sites are known", || sandbox.json(&["site", "list"]).as_array().unwrap().len() == 2);
     for name in ["old_v1", "lost"] {

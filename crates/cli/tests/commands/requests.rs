@@ -1,7 +1,7 @@
 //! Requests with the real binary: with a server and workers at sites, and with the database alone.
 
 use crate::common::{Output, Sandbox, children_of, documented_keys, eventually, is_alive, kill};
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,7 +84,7 @@ fn status(sandbox: &Sandbox, name: &str) -> String {
 fn request_runs_from_submission_to_archived_outputs() {
     let sandbox = Sandbox::new();
     events(&sandbox, 6);
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let _workers = [Worker::start(&sandbox, "T1_A"), Worker::start(&sandbox, "T2_B")];
     let add = ["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "T1_A", "--site", "T2_B"];
     sandbox.windlass(&add).exits(0).says("6 files new; 6 files with 120 events");
@@ -118,16 +118,16 @@ fn request_runs_from_submission_to_archived_outputs() {
 fn stopped_request_resumes_without_loss() {
     let sandbox = Sandbox::new();
     events(&sandbox, 4);
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let _worker = Worker::start(&sandbox, "T1_A");
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "T1_A"]).exits(0);
     eventually("the site is known", || !sandbox.json(&["site", "list"]).as_array().unwrap().is_empty());
     // Three of them wait for a file that does not exist yet.
-    let gate = sandbox.path("go");
+    let go_file = sandbox.path("go");
     let command = format!(
         "case \"$(cat $WINDLASS_INPUTS)\" in *f0.txt*) ;; *) while ! test -e {}; do sleep 0.05; done ;; esac; \
          cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT",
-        gate.display()
+        go_file.display()
     );
     write(&sandbox, "slow.json", &document("slow", Some(&command)));
     sandbox.windlass(&["request", "submit", "slow.json"]).exits(0);
@@ -142,7 +142,7 @@ fn stopped_request_resumes_without_loss() {
         "{stopped}"
     );
     assert_eq!(stopped["stop_reason"], "maintenance");
-    fs::write(&gate, "").unwrap();
+    fs::write(&go_file, "").unwrap();
     sandbox.windlass(&["request", "watch", "slow"]).exits(0);
     let shown = sandbox.json(&["request", "show", "slow"]);
     let went: Vec<&str> = shown["status_transitions"]
@@ -173,7 +173,7 @@ fn stopped_request_resumes_without_loss() {
 fn later_rounds_request_measured_resources() {
     let sandbox = Sandbox::new();
     events(&sandbox, 16);
-    let _served = Served::start(
+    let _served = StoppedOnDrop::start(
         &sandbox,
         &["--listen", "127.0.0.1:0", "--first-round-units", "2", "--probe-jobs", "0"],
     );
@@ -285,7 +285,7 @@ fn server_options_set_tape_rule_and_completion_of_generation() {
     let sandbox = Sandbox::new();
     let tape = "rse_type=TAPE&country=FR";
     let options = ["--listen", "127.0.0.1:0", "--tape-rse", tape, "--mc-completion", "offset"];
-    let _served = Served::start(&sandbox, &options);
+    let _served = StoppedOnDrop::start(&sandbox, &options);
     let _worker = Worker::start(&sandbox, "T1_A");
     eventually("its site is known", || sandbox.json(&["site", "list"]).as_array().unwrap().len() == 1);
     let mut wanted = generated("made", "/Muons/made-v1/RECO");
@@ -335,7 +335,7 @@ fn plan_and_dry_run_explain_refused_submission() {
     write(&sandbox, "second.json", &generated("second", "/Muons/Shared-v1/GEN"));
     write(&sandbox, "third.json", &generated("third", "/Muons/Known-v1/GEN"));
     for with_server in [false, true] {
-        let _served = with_server.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
+        let _served = with_server.then(|| StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]));
         refused("second.json", &["/Muons/Shared-v1/GEN is taken: request `first` writes it"]);
         refused("third.json", &["/Muons/Known-v1/GEN is taken: it is already in the catalog"]);
     }
@@ -418,7 +418,7 @@ fn catalog_is_filled_listed_and_exported() {
 fn operators_set_sites_and_admission() {
     let sandbox = Sandbox::new();
     for with_server in [false, true] {
-        let _served = with_server.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
+        let _served = with_server.then(|| StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]));
         sandbox.windlass(&["site", "set", "T2_A", "--slots", "9", "--storage-path", "/data"]).exits(0);
         sandbox.windlass(&["site", "drain", "T2_A", "--for", "1h"]).exits(0).says("is draining");
         assert_eq!(sandbox.json(&["site", "show", "T2_A"])["status"], "draining");

@@ -2,7 +2,7 @@
 //! server.
 
 use crate::common::Sandbox;
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn failure_handler_examples_behave_as_described() {
 fn failure_handler_examples_behave_as_described_on_server() {
     for case in &CASES {
         let (sandbox, file) = sandbox_with(case.spec);
-        let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+        let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
         check(case, &sandbox, &file);
         served.stop();
     }
@@ -161,7 +161,7 @@ fn memory_increase_keeps_other_jobs_with_same_requirements() {
 fn pending_failed_jobs_can_be_rerun() {
     for serves in [false, true] {
         let (sandbox, file) = sandbox_with("pending_failed");
-        let served = serves.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
+        let served = serves.then(|| StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]));
         let said = sandbox.windlass(&["run", &file]).exits(6);
         assert!(said.stderr.contains("1 pending_failed"), "{}", said.stderr);
         let status = sandbox.json(&["status"]);
@@ -178,7 +178,7 @@ fn pending_failed_jobs_can_be_rerun() {
 fn exhausted_retry_budget_stops_retries_and_can_be_resumed() {
     for serves in [false, true] {
         let (sandbox, file) = sandbox_with("retry_budget");
-        let served = serves.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
+        let served = serves.then(|| StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]));
         sandbox.windlass(&["run", &file]).exits(6);
         let jobs = sandbox.json(&["status"])["jobs"].clone();
         assert!(jobs["ready"].as_i64().unwrap() > 0, "{jobs}");

@@ -222,7 +222,7 @@ fn demo_uses_own_database_and_can_be_quiet() {
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
     assert!(sandbox.path("d/.windlass/windlass.db").exists() && !sandbox.path("other.db").exists());
     assert!(sandbox.read("d/pi.txt").starts_with("3.1"));
-    assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1, "the demo is not in these books");
+    assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1, "the demo is not in this database");
 }
 
 /// The commands that the demo suggests print the announced output.

@@ -12,9 +12,9 @@ use std::time::Duration;
 const SERVER_FILE: &str = ".windlass/windlass.db.run/server.json";
 
 /// A server that is stopped when the test ends, also by a panic.
-pub(crate) struct Served(Child);
+pub(crate) struct StoppedOnDrop(Child);
 
-impl Drop for Served {
+impl Drop for StoppedOnDrop {
     fn drop(&mut self) {
         // The process may have exited already.
         drop(self.0.kill());
@@ -22,7 +22,7 @@ impl Drop for Served {
     }
 }
 
-impl Served {
+impl StoppedOnDrop {
     pub(crate) fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
         let mut command = sandbox.command(&[&["serve"], args].concat());
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -95,7 +95,7 @@ fn call(server: &Value, method: &str, path: &str, token: &str, body: &str) -> St
 #[test]
 fn server_is_discovered_admits_owner_and_stops_cleanly() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &[]);
+    let served = StoppedOnDrop::start(&sandbox, &[]);
     let server = found(&sandbox);
     assert!(get(&server, "/health", "").starts_with("HTTP/1.1 200"));
     assert!(get(&server, "/metrics", "").starts_with("HTTP/1.1 401"));
@@ -104,7 +104,7 @@ fn server_is_discovered_admits_owner_and_stops_cleanly() {
     assert!(said.contains("serving") && said.contains("all changes are on disk"), "{said}");
     assert!(!said.contains(server["token"].as_str().unwrap()), "{said}");
     assert!(!sandbox.path(SERVER_FILE).exists());
-    let again = Served::start(&sandbox, &[]);
+    let again = StoppedOnDrop::start(&sandbox, &[]);
     assert_ne!(found(&sandbox)["token"], server["token"], "each server has its own");
     again.stop();
 }
@@ -113,7 +113,7 @@ fn server_is_discovered_admits_owner_and_stops_cleanly() {
 #[test]
 fn token_is_read_from_file() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &[]);
+    let served = StoppedOnDrop::start(&sandbox, &[]);
     let server = found(&sandbox);
     let url = server["url"].as_str().unwrap();
     let elsewhere = Sandbox::new();
@@ -139,7 +139,7 @@ fn token_is_read_from_file() {
 #[test]
 fn server_is_found_by_its_address_from_any_directory() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let url = found(&sandbox)["url"].as_str().unwrap().to_owned();
     std::fs::create_dir(sandbox.path("elsewhere")).unwrap();
     let user = || {
@@ -161,7 +161,7 @@ fn server_is_found_by_its_address_from_any_directory() {
 #[test]
 fn database_file_has_one_server() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let second = sandbox.windlass(&["serve", "--listen", "127.0.0.1:0"]).exits(4);
     assert!(second.stderr.contains("the database is in use by process"), "{}", second.stderr);
     assert!(!second.stderr.contains("serving"), "{}", second.stderr);
@@ -172,7 +172,7 @@ fn database_file_has_one_server() {
 fn busy_default_port_falls_back_to_another() {
     let taken = TcpListener::bind("127.0.0.1:8080");
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &[]);
+    let served = StoppedOnDrop::start(&sandbox, &[]);
     assert!(get(&found(&sandbox), "/health", "").starts_with("HTTP/1.1 200"));
     served.stop();
     drop(taken);
@@ -195,7 +195,7 @@ fn systemd_is_notified_of_state() {
     let mut command = sandbox.command(&["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
     let child =
         command.env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let served = Served(child);
+    let served = StoppedOnDrop(child);
     assert_eq!(hear(), "READY=1\nSTATUS=active");
     kill(served.0.id(), "HUP");
     assert_eq!((hear(), hear()), ("RELOADING=1".to_owned(), "READY=1".to_owned()));

@@ -1,7 +1,7 @@
 //! The commands with a real server and real workers: what works with a database file also works with a server.
 
 use crate::common::{Output, Sandbox, documented_keys, eventually, kill};
-use crate::serve::{Served, found};
+use crate::serve::{StoppedOnDrop, found};
 use serde_json::Value;
 use std::process::{Child, Stdio};
 
@@ -14,20 +14,20 @@ jobs:
 ";
 
 /// A server for the database of this directory, found through the file beside it.
-fn served() -> (Sandbox, Served) {
+fn served() -> (Sandbox, StoppedOnDrop) {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     (sandbox, served)
 }
 
 /// A user in a separate directory with the address of the server and a token.
-struct Guest {
+struct UserSandbox {
     sandbox: Sandbox,
     url: String,
     token: String,
 }
 
-impl Guest {
+impl UserSandbox {
     fn new(server: &Sandbox, token: &str) -> Self {
         let url = found(server)["url"].as_str().unwrap().to_owned();
         Self { sandbox: Sandbox::new(), url, token: token.to_owned() }
@@ -59,16 +59,16 @@ impl Guest {
 }
 
 /// A process that is killed when dropped.
-pub(crate) struct Kept(pub(crate) Child);
+pub(crate) struct KilledOnDrop(pub(crate) Child);
 
-impl Drop for Kept {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-impl Kept {
+impl KilledOnDrop {
     fn ends(&mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
     }
@@ -138,9 +138,9 @@ fn server_run_ends_like_local_run() {
 fn running_server_workflow_is_followed_and_canceled() {
     let (sandbox, served) = served();
     sandbox.write("long.yaml", "name: long\njobs:\n  - {name: first, command: 'true'}\n  - {name: long, command: touch began; exec sleep 600, depends_on: [first]}\n");
-    let mut run = Kept(sandbox.start(&["run", "long.yaml"]));
+    let mut run = KilledOnDrop(sandbox.start(&["run", "long.yaml"]));
     eventually("the job runs", || sandbox.path("began").exists());
-    let mut follow = Kept(sandbox.start(&["events", "follow", "1", "--filename", "seen.jsonl"]));
+    let mut follow = KilledOnDrop(sandbox.start(&["events", "follow", "1", "--filename", "seen.jsonl"]));
     eventually("it is noted as running", || {
         sandbox.json(&["jobs", "running", "1"]).as_array().unwrap().len() == 1
     });
@@ -157,7 +157,7 @@ fn running_server_workflow_is_followed_and_canceled() {
 fn workers_are_listed_drained_and_retired() {
     let (sandbox, served) = served();
     let workers = || sandbox.json(&["worker", "list"]).as_array().unwrap().clone();
-    let start = || Kept(sandbox.start(&["worker", "--persistent", "--label", "big"]));
+    let start = || KilledOnDrop(sandbox.start(&["worker", "--persistent", "--label", "big"]));
     let mut drained = start();
     eventually("it is there", || workers().len() == 1);
     let id = workers()[0]["id"].to_string();
@@ -181,7 +181,7 @@ fn workers_are_listed_drained_and_retired() {
 #[test]
 fn node_is_quarantined_listed_and_released() {
     let (sandbox, served) = served();
-    let _worker = Kept(sandbox.start(&["worker", "--persistent"]));
+    let _worker = KilledOnDrop(sandbox.start(&["worker", "--persistent"]));
     let workers = || sandbox.json(&["worker", "list"]).as_array().unwrap().clone();
     eventually("it is there", || workers().len() == 1);
     let host = workers()[0]["host"].as_str().unwrap().to_owned();
@@ -210,10 +210,10 @@ fn node_is_quarantined_listed_and_released() {
 #[test]
 fn token_grants_access_until_revoked() {
     let (sandbox, served) = served();
-    let stranger = Guest::new(&sandbox, "");
+    let stranger = UserSandbox::new(&sandbox, "");
     stranger.windlass(&["list"]).exits(4).says("token");
     let made = sandbox.json(&["auth", "token", "create", "--name", "laptop", "--scope", "write"]);
-    let owner = Guest::new(&sandbox, made["token"].as_str().unwrap());
+    let owner = UserSandbox::new(&sandbox, made["token"].as_str().unwrap());
     assert_eq!(owner.json(&["auth", "whoami"])["user"], "tester");
     owner.sandbox.write("chain.yaml", CHAIN);
     owner.windlass(&["create", "chain.yaml"]).exits(0);
@@ -228,7 +228,7 @@ fn token_grants_access_until_revoked() {
 #[test]
 fn users_see_own_and_shared_workflows() {
     let (sandbox, served) = served();
-    let (ana, bob) = (Guest::invited(&sandbox, "ana"), Guest::invited(&sandbox, "bob"));
+    let (ana, bob) = (UserSandbox::invited(&sandbox, "ana"), UserSandbox::invited(&sandbox, "bob"));
     ana.sandbox.write("chain.yaml", CHAIN);
     ana.windlass(&["submit", "chain.yaml"]).exits(0);
     assert_eq!(ana.json(&["status"])["user"], "ana");
@@ -265,7 +265,7 @@ fn users_see_own_and_shared_workflows() {
 #[test]
 fn job_on_worker_adds_jobs_and_prints_no_token() {
     let (sandbox, served) = served();
-    let ana = Guest::invited(&sandbox, "ana");
+    let ana = UserSandbox::invited(&sandbox, "ana");
     ana.sandbox.write("next.yaml", "jobs: [{name: more, command: echo more > more.txt}]\n");
     ana.sandbox.write(
         "grow.yaml",

@@ -2,7 +2,7 @@
 //! workflow, on one machine and on several.
 
 use crate::common::{Sandbox, eventually};
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use std::process::Child;
 
 /// Jobs with the limit write a mark at their start and one at their end, and wait for `go` in between.
@@ -49,7 +49,7 @@ fn statuses(sandbox: &Sandbox, prefix: &str) -> Vec<String> {
 #[test]
 fn jobs_run_at_their_sites_within_job_limit() {
     let sandbox = Sandbox::new();
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write(
         "places.yaml",
         &format!(
@@ -80,12 +80,12 @@ jobs:
     assert_eq!(statuses(&sandbox, "far"), ["ready"]);
     let waiting = statuses(&sandbox, "licensed_");
     assert_eq!(waiting.iter().filter(|status| *status == "ready").count(), 6, "{waiting:?}");
-    let verdict = sandbox.windlass(&["why", "licensed_8"]).exits(0);
-    let verdict = verdict.prints("ready; waiting for the limit `licences`, which is used up");
-    verdict.prints("2 jobs with this limit are running or claimed, the maximum is 2");
-    let verdict = sandbox.windlass(&["why", "far"]).exits(0);
-    let verdict = verdict.prints("ready, but no worker is at east or west");
-    verdict.prints(" is at north").prints(" is at south").prints("windlass worker --site east");
+    let explanation = sandbox.windlass(&["why", "licensed_8"]).exits(0);
+    let explanation = explanation.prints("ready; waiting for the limit `licences`, which is used up");
+    explanation.prints("2 jobs with this limit are running or claimed, the maximum is 2");
+    let explanation = sandbox.windlass(&["why", "far"]).exits(0);
+    let explanation = explanation.prints("ready, but no worker is at east or west");
+    explanation.prints(" is at north").prints(" is at south").prints("windlass worker --site east");
 
     sandbox.write("go", "");
     eventually("all that were licensed are done", || statuses(&sandbox, "licensed_") == ["completed"; 8]);

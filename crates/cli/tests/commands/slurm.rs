@@ -1,7 +1,7 @@
 //! Slurm allocations for a spec, with the real binary and a cluster profile from a file.
 
 use crate::common::{Output, Sandbox};
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -128,7 +128,7 @@ fn unfit_slurm_job_is_refused_before_submission() {
 #[test]
 fn slurm_workflow_is_refused_by_server_without_slurm() {
     let sandbox = sandbox();
-    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let _served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let submit = ["submit", "--slurm", "study.yaml", "--profile", "ours.toml", "-a", "lab"];
     sandbox.windlass(&submit).exits(2).says("does not use Slurm").says("`windlass serve --slurm`");
     assert_eq!(sandbox.json(&["list"]).as_array().map(Vec::len), Some(0), "nothing was created");

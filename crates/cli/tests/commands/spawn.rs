@@ -68,7 +68,7 @@ fn spawning_job_finds_database_from_other_directory() {
         "grow.yaml",
         "name: grow\njobs: [{name: seed, command: 'cd elsewhere && windlass jobs spawn next.yaml'}]\n",
     );
-    sandbox.windlass_on_path(&["--db", "books.db", "run", "grow.yaml"]).exits(0);
+    sandbox.windlass_on_path(&["--db", "store.db", "run", "grow.yaml"]).exits(0);
     assert!(sandbox.path("late").exists() && !sandbox.path(".windlass").exists());
 }
 

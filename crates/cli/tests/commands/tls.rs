@@ -2,7 +2,7 @@
 //! clients connect with client certificates.
 
 use crate::common::{Output, Sandbox, eventually, kill};
-use crate::serve::{Served, found};
+use crate::serve::{StoppedOnDrop, found};
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -43,10 +43,10 @@ fn tls(sandbox: &Sandbox) -> [String; 4] {
     ["--tls-cert".to_owned(), file("pem"), "--tls-key".to_owned(), file("key")]
 }
 
-fn start(sandbox: &Sandbox, more: &[&str]) -> Served {
+fn start(sandbox: &Sandbox, more: &[&str]) -> StoppedOnDrop {
     let tls = tls(sandbox);
     let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
-    Served::start(sandbox, &[&["--listen", "0.0.0.0:0"], &tls[..], more].concat())
+    StoppedOnDrop::start(sandbox, &[&["--listen", "0.0.0.0:0"], &tls[..], more].concat())
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn connection_errors_have_hints() {
     let ca = sandbox.path("ca.key").display().to_string();
     elsewhere.windlass(&["--url", &url, "--ca-file", &ca, "list"]).exits(5).says("contains no certificate");
     served.stop();
-    let plain = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let plain = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let url = found(&sandbox)["url"].as_str().unwrap().to_owned();
     ask(&url.replace("http", "https")).says("use an address with http://");
     // The form of the URL that Torc's clients use.

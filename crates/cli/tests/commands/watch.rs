@@ -3,7 +3,7 @@
 use crate::common::{Output, Sandbox, eventually};
 use crate::postgres_server::database;
 use crate::recover::standing;
-use crate::serve::Served;
+use crate::serve::StoppedOnDrop;
 use serde_json::json;
 use std::process::{Child, Stdio};
 
@@ -114,7 +114,7 @@ fn watch_reports_or_recovers_idle_workflow() {
 fn watch_follows_and_recovers_server_workflow() {
     let sandbox = Sandbox::new();
     sandbox.write("large.yaml", LARGE);
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let served = StoppedOnDrop::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let mut worker = sandbox.start(&["worker"]);
     sandbox.windlass(&["submit", "large.yaml"]).exits(0);
     sandbox.windlass(&["watch", "--recover"]).exits(0).says("2 completed");

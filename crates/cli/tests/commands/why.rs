@@ -32,13 +32,13 @@ fn why_canceled_names_failed_dependency() {
     let sandbox = ran();
     let output = sandbox.windlass(&["why", "last"]).exits(0);
     output.prints("canceled because lost (2)").prints("after (3): canceled").prints("windlass why 2");
-    let verdict = sandbox.json(&["why", "last"]);
-    assert_eq!(verdict["status"], "canceled");
-    assert_eq!(verdict["chain"]["roots"][0]["name"], "lost");
-    let keys = documented_keys(&verdict);
+    let explanation = sandbox.json(&["why", "last"]);
+    assert_eq!(explanation["status"], "canceled");
+    assert_eq!(explanation["chain"]["roots"][0]["name"], "lost");
+    let keys = documented_keys(&explanation);
     assert!(keys.contains("headline") && keys.contains("next"), "{keys:?}");
-    documented_keys(&verdict["chain"]);
-    documented_keys(&verdict["next"][0]);
+    documented_keys(&explanation["chain"]);
+    documented_keys(&explanation["next"][0]);
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn why_oversized_job_does_not_suggest_rerun() {
     let sandbox = Sandbox::new();
     sandbox.write("huge.yaml", &UNEVEN.replace("1g", "100000g"));
     sandbox.windlass(&["run", "huge.yaml"]).exits(2).says("2 completed");
-    let verdict = sandbox.json(&["why", "big"]);
-    assert_eq!(verdict["headline"], "ready, but it requests more than any worker has");
-    let next = verdict["next"].to_string();
+    let explanation = sandbox.json(&["why", "big"]);
+    assert_eq!(explanation["headline"], "ready, but it requests more than any worker has");
+    let next = explanation["next"].to_string();
     assert!(next.contains("windlass jobs update") && !next.contains("resume"), "{next}");
 }

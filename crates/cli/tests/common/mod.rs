@@ -123,8 +123,8 @@ pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
     eventually_within(Duration::from_mins(1), what, holds);
 }
 
-pub(crate) fn eventually_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + patience;
+pub(crate) fn eventually_within(max_wait: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + max_wait;
     while !holds() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(5));

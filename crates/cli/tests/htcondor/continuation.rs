@@ -4,7 +4,7 @@
 use crate::queries::{directory, runs};
 use crate::step_commands::{unless, until};
 use crate::support::{Pool, eventually};
-use crate::test_server::{House, INPUT, fails_with};
+use crate::test_server::{INPUT, TestServer, fails_with};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -20,17 +20,17 @@ fn submissions(run: &Value, unit: &str) -> usize {
 }
 
 /// Three units of three nodes; the step of a node that reads one of these files runs a command first.
-fn submit(house: &House, name: &str, troubles: &[(&str, String)]) {
-    submit_also(house, name, troubles, &json!({}));
+fn submit(test_server: &TestServer, name: &str, troubles: &[(&str, String)]) {
+    submit_also(test_server, name, troubles, &json!({}));
 }
 
-fn submit_also(house: &House, name: &str, troubles: &[(&str, String)], also: &Value) {
+fn submit_also(test_server: &TestServer, name: &str, troubles: &[(&str, String)], also: &Value) {
     let cases: Vec<_> = troubles.iter().map(|(file, trouble)| format!("*{file}*) {trouble} ;; ")).collect();
     let cases = cases.concat();
     let command = format!(
         "case \"$(cat $WINDLASS_INPUTS)\" in {cases}esac; cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT"
     );
-    house.submit_also(name, INPUT, 3, &json!({"name": "RECO", "command": command}), also);
+    test_server.submit_also(name, INPUT, 3, &json!({"name": "RECO", "command": command}), also);
 }
 
 /// The priorities of a run's jobs that are now in the queue, except for DAGs.
@@ -47,41 +47,45 @@ fn priorities(pool: &Pool, run: &Value) -> Vec<String> {
 #[test]
 fn request_completes_over_rescue_step_and_stop() {
     let pool = Pool::shared();
-    let house = House::open(&pool, "chain");
-    let fails = unless(&house, "mended", &fails_with(8501));
-    let fails_then_waits = format!("{fails}; {}", until(&house, "go"));
+    let test_server = TestServer::open(&pool, "chain");
+    let fails = unless(&test_server, "mended", &fails_with(8501));
+    let fails_then_waits = format!("{fails}; {}", until(&test_server, "go"));
     // An adaptive request would end its round at the step; others are stopped there.
     let steps = json!({"priority": 9000, "adaptive": false, "production_steps": [{"fraction": 0.5, "priority": 400}]});
-    submit_also(&house, "chain", &[("f4.txt", fails), ("f7.txt", fails_then_waits)], &steps);
-    eventually("two of its units fail", || house.status("chain") == "held");
-    let first = runs(&house, "chain").pop().unwrap();
+    submit_also(&test_server, "chain", &[("f4.txt", fails), ("f7.txt", fails_then_waits)], &steps);
+    eventually("two of its units fail", || test_server.status("chain") == "held");
+    let first = runs(&test_server, "chain").pop().unwrap();
     assert_eq!((completed(&first), &first["work_units_failed"]), (1, &json!(2)), "{first:#}");
     let done_once = submissions(&first, "mg_000000");
-    let steps_left = || house.request("chain")["production_steps"].as_array().map_or(0, Vec::len);
+    let steps_left = || test_server.request("chain")["production_steps"].as_array().map_or(0, Vec::len);
     assert_eq!(
-        (&house.request("chain")["priority"], steps_left()),
+        (&test_server.request("chain")["priority"], steps_left()),
         (&json!(9000), 1),
         "too little is completed"
     );
 
-    house.work.write("mended", "");
-    house.windlass(&["request", "dag", "rescue", "chain", "--reason", "it is fixed"]);
-    eventually("it reaches its step and continues", || runs(&house, "chain").len() == 3);
-    let second = runs(&house, "chain")[1].clone();
+    test_server.work.write("mended", "");
+    test_server.windlass(&["request", "dag", "rescue", "chain", "--reason", "it is fixed"]);
+    eventually("it reaches its step and continues", || runs(&test_server, "chain").len() == 3);
+    let second = runs(&test_server, "chain")[1].clone();
     assert_eq!((&second["status"], completed(&second)), (&json!("stopped"), 2), "{second:#}");
-    let reason =
-        house.json(&["request", "dag", "show", second["id"].as_str().unwrap()])["stop_reason"].to_string();
+    let reason = test_server.json(&["request", "dag", "show", second["id"].as_str().unwrap()])["stop_reason"]
+        .to_string();
     assert!(reason.contains("past the production step at 50 %"), "{reason}");
-    assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(400), 0), "the step is used up");
+    assert_eq!(
+        (&test_server.request("chain")["priority"], steps_left()),
+        (&json!(400), 0),
+        "the step is used up"
+    );
     eventually("remaining jobs have the current priority", || priorities(&pool, &second) == ["400"]);
 
-    house.windlass(&["request", "stop", "chain", "--reason", "others first"]);
-    eventually("it is stopped and continues", || runs(&house, "chain").len() == 4);
-    assert_eq!(runs(&house, "chain")[2]["status"], "stopped");
+    test_server.windlass(&["request", "stop", "chain", "--reason", "others first"]);
+    eventually("it is stopped and continues", || runs(&test_server, "chain").len() == 4);
+    assert_eq!(runs(&test_server, "chain")[2]["status"], "stopped");
 
-    house.work.write("go", "");
-    eventually("all of it is completed", || house.is_completed("chain"));
-    let chain = runs(&house, "chain");
+    test_server.work.write("go", "");
+    eventually("all of it is completed", || test_server.is_completed("chain"));
+    let chain = runs(&test_server, "chain");
     assert_eq!(chain.iter().map(completed).collect::<Vec<_>>(), [1, 2, 2, 3]);
     for pair in chain.windows(2) {
         assert_eq!(pair[1]["parent_dag_id"], pair[0]["id"]);
@@ -89,26 +93,26 @@ fn request_completes_over_rescue_step_and_stop() {
         assert_ne!(pair[1]["dagman_cluster_id"], pair[0]["dagman_cluster_id"]);
     }
     assert_eq!(submissions(&first, "mg_000000"), done_once, "completed units do not run again");
-    house.check_outputs("chain");
+    test_server.check_outputs("chain");
 }
 
 /// DESIGN 6.8.
 #[test]
 fn unit_leaves_banned_site() {
     let pool = Pool::shared();
-    let house = House::open(&pool, "banned");
-    submit(&house, "banned", &[("f4.txt", unless(&house, "mended", &fails_with(8501)))]);
-    eventually("one of its units fails", || house.status("banned") == "held");
-    let bad = house.node_in_trouble("banned")["site"].as_str().unwrap().to_owned();
-    house.windlass(&["site", "ban", &bad, "--for", "1d", "--reason", "it loses files"]);
-    house.work.write("mended", "");
-    house.windlass(&["request", "dag", "rescue", "banned"]);
-    eventually("it is completed elsewhere", || house.is_completed("banned"));
-    let node = house.node_in_trouble("banned");
+    let test_server = TestServer::open(&pool, "banned");
+    submit(&test_server, "banned", &[("f4.txt", unless(&test_server, "mended", &fails_with(8501)))]);
+    eventually("one of its units fails", || test_server.status("banned") == "held");
+    let bad = test_server.node_in_trouble("banned")["site"].as_str().unwrap().to_owned();
+    test_server.windlass(&["site", "ban", &bad, "--for", "1d", "--reason", "it loses files"]);
+    test_server.work.write("mended", "");
+    test_server.windlass(&["request", "dag", "rescue", "banned"]);
+    eventually("it is completed elsewhere", || test_server.is_completed("banned"));
+    let node = test_server.node_in_trouble("banned");
     assert_ne!(node["site"], json!(bad), "{node:#}");
-    let unit = directory(&runs(&house, "banned")[1]).join("mg_000001");
+    let unit = directory(&runs(&test_server, "banned")[1]).join("mg_000001");
     assert!(unit.join("elected.inc.aside").exists(), "its old site is kept for inspection");
-    house.check_outputs("banned");
+    test_server.check_outputs("banned");
 }
 
 /// A file that exists at a certain moment of a submission.
@@ -121,8 +125,8 @@ fn moments(run: &Path) -> [(&'static str, PathBuf); 3] {
 }
 
 /// The directory of the only run of a request, as soon as there is one.
-fn only_run(house: &House, name: &str) -> Option<PathBuf> {
-    let requests = house.work.path().join(".windlass/requests").join(name);
+fn only_run(test_server: &TestServer, name: &str) -> Option<PathBuf> {
+    let requests = test_server.work.path().join(".windlass/requests").join(name);
     Some(std::fs::read_dir(requests).ok()?.flatten().next()?.path())
 }
 
@@ -137,19 +141,21 @@ fn dags(pool: &Pool, run: &Path) -> usize {
 #[test]
 fn server_killed_during_submission_recovers_run() {
     let pool = Pool::shared();
-    let mut house = House::open(&pool, "killed");
+    let mut test_server = TestServer::open(&pool, "killed");
     for (number, (moment, _)) in moments(Path::new("")).iter().enumerate() {
         let name = format!("killed{number}");
-        submit(&house, &name, &[]);
-        eventually(moment, || only_run(&house, &name).is_some_and(|run| moments(&run)[number].1.exists()));
-        house.kill_server();
-        house.serve();
+        submit(&test_server, &name, &[]);
+        eventually(moment, || {
+            only_run(&test_server, &name).is_some_and(|run| moments(&run)[number].1.exists())
+        });
+        test_server.kill_server();
+        test_server.serve();
     }
     for number in 0..3 {
         let name = format!("killed{number}");
-        eventually("it is completed all the same", || house.is_completed(&name));
-        house.check_outputs(&name);
-        let only = runs(&house, &name);
+        eventually("it is completed all the same", || test_server.is_completed(&name));
+        test_server.check_outputs(&name);
+        let only = runs(&test_server, &name);
         assert_eq!(only.len(), 1, "{only:?}");
         assert_eq!(dags(&pool, &directory(&only[0])), 1, "neither lost nor duplicated");
     }

@@ -3,7 +3,7 @@
 use crate::queries::{await_completion, directory, last};
 use crate::step_commands::submit;
 use crate::support::{Pool, Work};
-use crate::test_server::{HOMES, House, fails_with};
+use crate::test_server::{HOMES, TestServer, fails_with};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -41,16 +41,16 @@ fn condor_jobs_get_proxy_and_token() {
     secret(&keys, "token", "token with write permission\n");
     let kept = |name: &str| keys.path().join(name).display().to_string();
     let (proxy, token) = (kept("x509up"), kept("token"));
-    let house =
-        House::open_with(&pool, "carried", &["--cool-off", "1s", "--proxy", &proxy, "--token", &token]);
-    house.add_files("one", 0..1, "/Muons/One-v1/RAW", &HOMES);
+    let test_server =
+        TestServer::open_with(&pool, "carried", &["--cool-off", "1s", "--proxy", &proxy, "--token", &token]);
+    test_server.add_files("one", 0..1, "/Muons/One-v1/RAW", &HOMES);
     let check = format!(
         "cmp $X509_USER_PROXY {proxy} && cmp $BEARER_TOKEN_FILE {token} && [ ! $X509_USER_PROXY -ef {proxy} ] || {{ {}; }}",
         fails_with(8501)
     );
-    submit(&house, "carried", "/Muons/One-v1/RAW", 1, &check);
-    await_completion(&house, "carried");
-    house.check_files("carried", 0..1);
-    let unit = directory(&last(&house, "carried")).join("mg_000000");
+    submit(&test_server, "carried", "/Muons/One-v1/RAW", 1, &check);
+    await_completion(&test_server, "carried");
+    test_server.check_files("carried", 0..1);
+    let unit = directory(&last(&test_server, "carried")).join("mg_000000");
     assert!(!unit.join("x509up").exists() && !unit.join("token").exists(), "they are not transferred back");
 }

@@ -10,12 +10,12 @@ const SPEC: &str = "name: two\njobs:\n  - name: first\n    command: echo first\n
     command: 'until [ -e HERE/go ]; do sleep 0.1; done'\n    depends_on: [first]\n";
 
 /// A directory of the pool's user, and commands that run as that user.
-struct Place {
+struct PoolUserDirectory {
     work: Work,
     environment: Vec<(&'static str, String)>,
 }
 
-impl Place {
+impl PoolUserDirectory {
     fn new(pool: &Pool, name: &str) -> Self {
         let work = pool.work(name);
         work.write("two.yaml", &SPEC.replace("HERE", work.path().to_str().unwrap()));
@@ -72,7 +72,7 @@ impl Place {
 #[test]
 fn dag_is_held_released_removed_and_rescued() {
     let pool = Pool::shared();
-    let place = Place::new(&pool, "directory");
+    let place = PoolUserDirectory::new(&pool, "directory");
     assert!(place.refused(&["request", "dag", "show", "d"]).1.contains('d'), "there is none yet");
     let first = place.submit()["cluster"].clone();
     eventually("its second job runs", || place.status_of("second") == "running");
@@ -140,7 +140,7 @@ fn dag_is_held_released_removed_and_rescued() {
 #[test]
 fn repaired_dag_is_resubmitted_after_dagman_refusal() {
     let pool = Pool::shared();
-    let place = Place::new(&pool, "refused");
+    let place = PoolUserDirectory::new(&pool, "refused");
     place.work.write("go", "");
     // Rendered, and not submitted.
     let submit = ["submit", "two.yaml", "--backend", "htcondor", "--dir", "d"];

@@ -20,7 +20,7 @@ fn events_of(file: u64) -> Range<u64> {
     file * EVENTS_PER_FILE + 1..(file + 1) * EVENTS_PER_FILE + 1
 }
 
-pub(crate) struct House {
+pub(crate) struct TestServer {
     pub(crate) work: Work,
     /// Additional options of its server.
     options: Vec<String>,
@@ -37,7 +37,7 @@ fn told(mut command: Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-impl House {
+impl TestServer {
     pub(crate) fn open(pool: &Pool, name: &str) -> Self {
         Self::open_with(pool, name, &["--cool-off", "1s"])
     }
@@ -46,15 +46,15 @@ impl House {
     pub(crate) fn open_with(pool: &Pool, name: &str, options: &[&str]) -> Self {
         let work = pool.work(name);
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut house = Self { environment: pool.environment(), work, options, served: None };
-        house.add_files("data", 0..FILES, INPUT, &HOMES);
+        let mut test_server = Self { environment: pool.environment(), work, options, served: None };
+        test_server.add_files("data", 0..FILES, INPUT, &HOMES);
         for site in SITES {
-            let mark = house.work.write(&format!("storage/{site}/.here"), "");
+            let mark = test_server.work.write(&format!("storage/{site}/.here"), "");
             let storage = mark.parent().unwrap().to_str().unwrap();
-            house.windlass(&["site", "set", site, "--slots", "100", "--storage-path", storage]);
+            test_server.windlass(&["site", "set", site, "--slots", "100", "--storage-path", storage]);
         }
-        house.serve();
-        house
+        test_server.serve();
+        test_server
     }
 
     /// Adds files with these numbers, in a directory of their own, to a dataset at all of these sites.
@@ -239,7 +239,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(mut served) = self.served.take() {
             served.kill().ok();

@@ -1,7 +1,7 @@
 //! When allocations are requested for blocked jobs.
 
 use crate::support::Cluster;
-use crate::test_server::House;
+use crate::test_server::TestServer;
 
 #[test]
 fn dependent_jobs_of_one_group_get_allocations() {
@@ -19,12 +19,12 @@ jobs:
     parameters: {i: '1:3', j: '2:4'}
     parameter_mode: zip
 ";
-    let house = House::with_reconciler(&cluster, "chain");
-    house.work.write("f_1", "");
-    house.work.write("spec.yaml", spec);
-    house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
+    let test_server = TestServer::with_reconciler(&cluster, "chain");
+    test_server.work.write("f_1", "");
+    test_server.work.write("spec.yaml", spec);
+    test_server.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
     for name in ["s_1", "s_2", "s_3"] {
-        house.await_status(name, "completed");
+        test_server.await_status(name, "completed");
     }
 }
 
@@ -42,9 +42,9 @@ jobs:
   - {name: 'first_{i}', command: 'test {i} != 2', resource_requirements: small, parameters: {i: '1:4'}}
   - {name: 'second_{i}', command: 'true', resource_requirements: big, depends_on: ['first_{i}'], parameters: {i: '1:4'}}
 ";
-    let house = House::with_reconciler(&cluster, "gate");
-    house.work.write("spec.yaml", spec);
-    house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
+    let test_server = TestServer::with_reconciler(&cluster, "gate");
+    test_server.work.write("spec.yaml", spec);
+    test_server.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
     for (name, expected) in [
         ("first_1", "completed"),
         ("first_2", "failed"),
@@ -53,6 +53,6 @@ jobs:
         ("second_3", "completed"),
         ("second_4", "completed"),
     ] {
-        house.await_status(name, expected);
+        test_server.await_status(name, expected);
     }
 }

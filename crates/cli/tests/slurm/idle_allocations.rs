@@ -1,7 +1,7 @@
 //! Allocations that are released when no jobs are left for them, although the workflow continues.
 
 use crate::support::Cluster;
-use crate::test_server::House;
+use crate::test_server::TestServer;
 use std::fmt::Write as _;
 
 /// An idle worker would wait for an hour.
@@ -24,25 +24,25 @@ jobs:
 #[test]
 fn idle_nodes_of_small_jobs_are_released_before_large_job() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler(&cluster, "idle");
+    let test_server = TestServer::with_reconciler(&cluster, "idle");
     let mut spec = SPEC.to_owned();
     for number in 0..40 {
         writeln!(spec, "  - {{name: small_{number}, command: 'true', resource_requirements: small}}")
             .unwrap();
     }
-    house.submit(&spec);
+    test_server.submit(&spec);
     // Each is released by its worker, or was canceled while it was pending.
     crate::support::eventually("both allocations have ended", || {
         let is_over = |state: &serde_json::Value| ["ended", "withdrawn"].contains(&state.as_str().unwrap());
-        let rows = house.allocations();
+        let rows = test_server.allocations();
         rows.len() == 2 && rows.iter().all(|row| is_over(&row["state"]))
     });
-    let rows = house.allocations();
+    let rows = test_server.allocations();
     assert!(rows.iter().any(|row| row["end"] == "COMPLETED"), "{rows:?}");
-    assert_eq!(house.status("large"), "ready", "it needs more than they have");
-    house.windlass(&["slurm", "schedule-nodes", "1", "--scheduler", "whole"]);
-    house.await_status("large", "completed");
-    let job: u64 = house.work.read("large").trim().parse().unwrap();
+    assert_eq!(test_server.status("large"), "ready", "it needs more than they have");
+    test_server.windlass(&["slurm", "schedule-nodes", "1", "--scheduler", "whole"]);
+    test_server.await_status("large", "completed");
+    let job: u64 = test_server.work.read("large").trim().parse().unwrap();
     // All jobs are done: it does not wait either.
     cluster.await_state(job, &["COMPLETED"]);
 }

@@ -1,8 +1,8 @@
 //! A workflow whose allocations are lost: it completes, no job runs twice at once, and none is lost.
 
-use crate::stages::{Stages, Stamps};
+use crate::stages::{JobLog, Stages};
 use crate::support::{Cluster, HeldProcesses, ReservedNode, eventually};
-use crate::test_server::House;
+use crate::test_server::TestServer;
 use serde_json::Value;
 use std::process::Child;
 
@@ -26,40 +26,40 @@ pub(crate) fn stages(partition: &str, options: &str, holds: u32) -> Stages {
 }
 
 /// A workflow with a `watch` that requests another allocation when none is left.
-pub(crate) struct Watched<'a> {
-    house: &'a House<'a>,
+pub(crate) struct WatchedWorkflow<'a> {
+    test_server: &'a TestServer<'a>,
     stages: Stages,
     watch: Child,
     /// The Slurm job that works on it.
     pub(crate) job: u64,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> WatchedWorkflow<'a> {
     /// Submits, and waits until some jobs are done and the long one has started.
-    pub(crate) fn begin(house: &'a House<'a>, stages: Stages) -> Self {
-        stages.write(house);
-        house.windlass(&["submit", "spec.yaml"]);
-        let mut watch = house.spawn(&["watch", "1", "--auto-schedule", "--walltime", "50m"]);
-        Stages::await_ends(house, 10);
-        house.await_status("first_1", "running");
-        let row = house.await_allocation("its job runs", |row| row["state"] == "running");
+    pub(crate) fn begin(test_server: &'a TestServer<'a>, stages: Stages) -> Self {
+        stages.write(test_server);
+        test_server.windlass(&["submit", "spec.yaml"]);
+        let mut watch = test_server.spawn(&["watch", "1", "--auto-schedule", "--walltime", "50m"]);
+        Stages::await_ends(test_server, 10);
+        test_server.await_status("first_1", "running");
+        let row = test_server.await_allocation("its job runs", |row| row["state"] == "running");
         let job = row["slurm_job_id"].as_u64().unwrap();
         assert!(watch.try_wait().unwrap().is_none(), "the watch is not running");
-        Self { house, stages, watch, job }
+        Self { test_server, stages, watch, job }
     }
 
     /// Waits until the first allocation has ended in one of these ways.
     #[track_caller]
     pub(crate) fn await_loss(&self, ends: &[&str]) {
         let ended = |row: &Value| row["slurm_job_id"] == self.job && row["state"] == "ended";
-        let row = self.house.await_allocation(&format!("job {} has ended", self.job), ended);
+        let row = self.test_server.await_allocation(&format!("job {} has ended", self.job), ended);
         assert!(ends.iter().any(|end| row["end"] == *end), "{row}");
     }
 
     /// All jobs are completed correctly, and the watch has ended.
     #[track_caller]
-    pub(crate) fn prove(&mut self) -> Stamps {
-        let stamps = self.stages.prove(self.house);
+    pub(crate) fn prove(&mut self) -> JobLog {
+        let stamps = self.stages.prove(self.test_server);
         let mut code = None;
         eventually("the watch has ended", || {
             code = self.watch.try_wait().unwrap();
@@ -71,8 +71,8 @@ impl<'a> Watched<'a> {
 
     /// Attempts that did not finish name the allocation with which they were lost, and how it ended.
     #[track_caller]
-    pub(crate) fn prove_causes(&self, fates: &[&str]) {
-        let results = self.house.json(&["results", "list", "1"]);
+    pub(crate) fn prove_causes(&self, end_reasons: &[&str]) {
+        let results = self.test_server.json(&["results", "list", "1"]);
         let lost = results.as_array().unwrap().iter().filter(|row| row["return_code"] != 0);
         let reasons: Vec<&str> = lost.map(|row| row["reason"].as_str().unwrap_or_default()).collect();
         let told: Vec<(&str, &str)> = reasons
@@ -82,15 +82,16 @@ impl<'a> Watched<'a> {
         assert_eq!(told.len(), reasons.len(), "an attempt names no allocation: {reasons:?}");
         // Allocations that replaced this one may be lost too, in any way.
         let job = self.job.to_string();
-        let of_this: Vec<&str> = told.iter().filter(|(of, _)| *of == job).map(|(_, fate)| *fate).collect();
+        let of_this: Vec<&str> =
+            told.iter().filter(|(of, _)| *of == job).map(|(_, end_reason)| *end_reason).collect();
         assert!(
-            !of_this.is_empty() && of_this.iter().all(|fate| fates.contains(fate)),
-            "{fates:?}: {reasons:?}"
+            !of_this.is_empty() && of_this.iter().all(|end_reason| end_reasons.contains(end_reason)),
+            "{end_reasons:?}: {reasons:?}"
         );
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for WatchedWorkflow<'_> {
     fn drop(&mut self) {
         self.watch.kill().ok();
         self.watch.wait().ok();
@@ -100,8 +101,8 @@ impl Drop for Watched<'_> {
 #[test]
 fn workflow_survives_scancel() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler(&cluster, "scancel");
-    let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
+    let test_server = TestServer::with_reconciler(&cluster, "scancel");
+    let mut watched = WatchedWorkflow::begin(&test_server, stages("standard", "", HOLDS));
     cluster.slurm("scancel", &[&watched.job.to_string()]);
     watched.await_loss(&["CANCELLED"]);
     assert!(watched.prove().killed() > 0);
@@ -118,9 +119,10 @@ pub(crate) fn preempt(cluster: &Cluster, node: &ReservedNode<'_>) -> u64 {
 #[test]
 fn workflow_survives_preemption() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler(&cluster, "preemption");
+    let test_server = TestServer::with_reconciler(&cluster, "preemption");
     let node = cluster.reserve_node();
-    let mut watched = Watched::begin(&house, stages("preempt", &node.options().join(" "), HOLDS));
+    let mut watched =
+        WatchedWorkflow::begin(&test_server, stages("preempt", &node.options().join(" "), HOLDS));
     let other = preempt(&cluster, &node);
     // The worker is warned of the end, and may be faster than Slurm.
     watched.await_loss(&["PREEMPTED", "COMPLETED"]);
@@ -136,18 +138,18 @@ const LONG_LEASE: [&str; 2] = ["--lease", "60s"];
 
 /// The agent is frozen, so it neither stops its jobs nor signs off: its jobs are known to be lost when its
 /// lease expires.
-fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> (Watched<'a>, HeldProcesses) {
-    let watched = Watched::begin(house, stages);
-    let agents = house.cluster.hold_processes_of(watched.job, "slurm\0worker\0");
+fn unheard<'a>(test_server: &'a TestServer<'a>, stages: Stages) -> (WatchedWorkflow<'a>, HeldProcesses) {
+    let watched = WatchedWorkflow::begin(test_server, stages);
+    let agents = test_server.cluster.hold_processes_of(watched.job, "slurm\0worker\0");
     (watched, agents)
 }
 
 #[test]
 fn workflow_survives_unnoticed_preemption() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler_and(&cluster, "preempted", &LONG_LEASE);
+    let test_server = TestServer::with_reconciler_and(&cluster, "preempted", &LONG_LEASE);
     let node = cluster.reserve_node();
-    let (mut watched, _agents) = unheard(&house, stages("preempt", &node.options().join(" "), HOLDS));
+    let (mut watched, _agents) = unheard(&test_server, stages("preempt", &node.options().join(" "), HOLDS));
     let other = preempt(&cluster, &node);
     watched.await_loss(&["PREEMPTED"]);
     cluster.slurm("scancel", &[&other.to_string()]);
@@ -158,8 +160,8 @@ fn workflow_survives_unnoticed_preemption() {
 #[test]
 fn workflow_survives_unnoticed_time_limit() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler_and(&cluster, "overdue", &LONG_LEASE);
-    let (mut watched, _agents) = unheard(&house, stages("standard", "", HOLDS));
+    let test_server = TestServer::with_reconciler_and(&cluster, "overdue", &LONG_LEASE);
+    let (mut watched, _agents) = unheard(&test_server, stages("standard", "", HOLDS));
     cluster.expire_job(watched.job);
     watched.await_loss(&["TIMEOUT"]);
     assert!(watched.prove().killed() > 0, "nothing ran in the allocation when its time was over");
@@ -169,8 +171,8 @@ fn workflow_survives_unnoticed_time_limit() {
 #[test]
 fn workflow_survives_time_limit() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler(&cluster, "timeout");
-    let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
+    let test_server = TestServer::with_reconciler(&cluster, "timeout");
+    let mut watched = WatchedWorkflow::begin(&test_server, stages("standard", "", HOLDS));
     cluster.expire_job(watched.job);
     // The worker is warned of the end, and may be faster than Slurm.
     watched.await_loss(&["TIMEOUT", "COMPLETED"]);

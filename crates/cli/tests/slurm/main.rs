@@ -3,11 +3,12 @@
 
 mod allocation_timing;
 mod automatic_allocations;
-mod disturbed;
 #[path = "../../../store/tests/free_port/mod.rs"]
 mod free_port;
 mod idle_allocations;
 mod lost_allocations;
+mod many_jobs;
+mod outages;
 mod recovery;
 mod reports;
 mod stages;
@@ -16,5 +17,4 @@ mod submission;
 #[path = "../../../slurm/tests/support/mod.rs"]
 mod support;
 mod test_server;
-mod undisturbed;
 mod workers;

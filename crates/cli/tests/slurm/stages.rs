@@ -1,7 +1,7 @@
 //! A workflow in three stages whose jobs log their executions, and checks of those logs.
 
 use crate::support::eventually;
-use crate::test_server::House;
+use crate::test_server::TestServer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -34,9 +34,9 @@ impl Stages {
     }
 
     /// Writes the spec, `spec.yaml`, and the script.
-    pub(crate) fn write(&self, house: &House<'_>) {
-        house.work.write("job.sh", JOB);
-        house.work.write("locks/.keep", "");
+    pub(crate) fn write(&self, test_server: &TestServer<'_>) {
+        test_server.work.write("job.sh", JOB);
+        test_server.work.write("locks/.keep", "");
         let Self { width, last, seconds, holds, more } = self;
         let mut spec = format!(
             "name: stages\n{more}resource_requirements:\n\
@@ -57,22 +57,22 @@ impl Stages {
             )
             .unwrap();
         }
-        house.work.write("spec.yaml", &spec);
+        test_server.work.write("spec.yaml", &spec);
     }
 
     /// Waits until this number of jobs has ended.
     #[track_caller]
-    pub(crate) fn await_ends(house: &House<'_>, ends: usize) {
-        eventually(&format!("{ends} jobs have ended"), || Stamps::read(house).ends() >= ends);
+    pub(crate) fn await_ends(test_server: &TestServer<'_>, ends: usize) {
+        eventually(&format!("{ends} jobs have ended"), || JobLog::read(test_server).ends() >= ends);
     }
 
     /// Waits until all jobs are done, and checks that none ran twice at once and none was lost.
     #[track_caller]
-    pub(crate) fn prove(&self, house: &House<'_>) -> Stamps {
+    pub(crate) fn prove(&self, test_server: &TestServer<'_>) -> JobLog {
         let mut last = BTreeMap::new();
         eventually("all jobs are done", || {
             last.clear();
-            for status in house.jobs().into_values() {
+            for status in test_server.jobs().into_values() {
                 assert!(
                     !["failed", "canceled", "terminated"].contains(&status.as_str()),
                     "a job is {status}"
@@ -81,7 +81,7 @@ impl Stages {
             }
             last.get("completed") == Some(&self.jobs())
         });
-        let stamps = Stamps::read(house);
+        let stamps = JobLog::read(test_server);
         assert_eq!(stamps.overlaps, 0, "two executions of a job overlapped");
         assert_eq!(stamps.names(), self.jobs() as usize, "jobs are completed that never came to their end");
         stamps
@@ -90,16 +90,16 @@ impl Stages {
 
 /// The log of the jobs.
 #[derive(Default)]
-pub(crate) struct Stamps {
+pub(crate) struct JobLog {
     overlaps: usize,
     /// For each job: attempt, process and allocation of the finished executions, and how long they took.
     ended: BTreeMap<String, Vec<(String, f64)>>,
     begun: usize,
 }
 
-impl Stamps {
-    fn read(house: &House<'_>) -> Self {
-        let text = std::fs::read_to_string(house.work.path().join("stamps")).unwrap_or_default();
+impl JobLog {
+    fn read(test_server: &TestServer<'_>) -> Self {
+        let text = std::fs::read_to_string(test_server.work.path().join("stamps")).unwrap_or_default();
         let mut stamps = Self::default();
         let mut open = BTreeMap::new();
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

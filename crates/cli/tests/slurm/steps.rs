@@ -1,7 +1,7 @@
 //! Jobs that run as steps of the allocation.
 
 use crate::support::{Cluster, eventually};
-use crate::test_server::House;
+use crate::test_server::TestServer;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::process::Command;
 #[test]
 fn slurm_enforces_limits_and_exceeded_one_is_named() {
     let cluster = Cluster::shared();
-    let mut house = House::open(&cluster, "steps");
+    let mut test_server = TestServer::open(&cluster, "steps");
     let jobs = "\
 name: test
 execution_config: {mode: slurm}
@@ -23,19 +23,19 @@ jobs:
   - {name: wide, command: 'echo $SLURMD_NODENAME >> nodes', resource_requirements: wide}
   - {name: wrong, command: 'echo \"$SLURM_STEP_ID it is\" > words; exit 3', resource_requirements: small}
 ";
-    house.submit(jobs);
+    test_server.submit(jobs);
     let nodes = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4", "--mem=2000", "--time=5"];
-    let job = house.allocate(&nodes);
-    house.await_status("greedy", "failed");
-    house.await_status("slow", "terminated");
-    house.await_status("wide", "completed");
-    house.await_status("wrong", "failed");
-    let results = house.windlass(&["results", "list", "1"]);
+    let job = test_server.allocate(&nodes);
+    test_server.await_status("greedy", "failed");
+    test_server.await_status("slow", "terminated");
+    test_server.await_status("wide", "completed");
+    test_server.await_status("wrong", "failed");
+    let results = test_server.windlass(&["results", "list", "1"]);
     assert!(results.contains("out of memory (137)"), "{results}");
     assert!(results.contains("time limit (152)"), "{results}");
     assert!(results.contains("exit code 3"), "{results}");
-    assert_eq!(house.work.read("nodes").lines().count(), 2);
-    assert!(house.work.read("words").ends_with(" it is\n"));
+    assert_eq!(test_server.work.read("nodes").lines().count(), 2);
+    assert!(test_server.work.read("words").ends_with(" it is\n"));
     cluster.await_state(job, &["COMPLETED", "FAILED"]);
 }
 
@@ -81,30 +81,30 @@ while [ ! -e gate ]; do sleep 0.1; done
 #[test]
 fn step_usage_is_measured_on_its_node() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler(&cluster, "measured");
-    house.work.write("busy.py", BUSY);
-    house.work.write("told.sh", TOLD);
-    house.submit(MEASURED);
-    let heard = || fs::read_to_string(house.work.path().join("heard")).unwrap_or_default();
-    eventually("it listens", || house.work.path().join("step").exists());
+    let test_server = TestServer::with_reconciler(&cluster, "measured");
+    test_server.work.write("busy.py", BUSY);
+    test_server.work.write("told.sh", TOLD);
+    test_server.submit(MEASURED);
+    let heard = || fs::read_to_string(test_server.work.path().join("heard")).unwrap_or_default();
+    eventually("it listens", || test_server.work.path().join("step").exists());
     // It reports an error on the node that has no process of this step.
-    let step = house.work.read("step");
+    let step = test_server.work.read("step");
     cluster.command("scancel").args(["--signal=USR1", step.trim()]).output().unwrap();
     eventually("the signal has arrived", || !heard().is_empty());
-    house.work.write("gate", "");
+    test_server.work.write("gate", "");
     for name in ["busy", "wide", "told", "silent"] {
-        house.await_status(name, "completed");
+        test_server.await_status(name, "completed");
     }
     // Once, according to processes of Windlass; while a step starts, Slurm itself may repeat it.
     assert!(heard().lines().all(|line| line == "usr1"), "{:?}", heard());
-    let stdio = house.work.path().join("windlass_output/job_stdio");
+    let stdio = test_server.work.path().join("windlass_output/job_stdio");
     eventually("the usage of the endless one is recorded", || {
         fs::read_to_string(stdio.join("job_wf1_j5_r1_a1.used.0"))
             .is_ok_and(|note| note.contains("peak_memory"))
     });
-    house.windlass(&["cancel", "1"]);
-    house.await_status("endless", "canceled");
-    let results = house.json(&["results", "list", "1"]);
+    test_server.windlass(&["cancel", "1"]);
+    test_server.await_status("endless", "canceled");
+    let results = test_server.json(&["results", "list", "1"]);
     let of = |name: &str| -> Vec<&Value> {
         let rows = results.as_array().unwrap().iter().filter(|row| row["job_name"] == name);
         rows.collect()
@@ -121,7 +121,7 @@ fn step_usage_is_measured_on_its_node() {
     let [failed, grown] = silent[..] else { panic!("{results}") };
     assert_eq!((&failed["out_of_memory"], &failed["return_code"]), (&true.into(), &137.into()), "{failed}");
     assert!(grown["peak_memory_bytes"].as_u64() > Some(400 << 20), "{grown}");
-    let usage = house.json(&["slurm", "usage", "1"]);
+    let usage = test_server.json(&["slurm", "usage", "1"]);
     assert!(usage["total"]["cpu_core_hours"].as_f64().unwrap() > 0.0, "{usage}");
     let [killed] = of("endless")[..] else { panic!("{results}") };
     assert!(killed["peak_memory_bytes"].as_u64() > Some(0), "{killed}");
@@ -156,27 +156,30 @@ echo done >> "$1.done"
 #[test]
 fn killed_worker_leaves_no_step() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler_and(&cluster, "killed", &["--lease", "10s"]);
-    house.work.write("job.sh", JOB);
-    house.submit(PAIR);
+    let test_server = TestServer::with_reconciler_and(&cluster, "killed", &["--lease", "10s"]);
+    test_server.work.write("job.sh", JOB);
+    test_server.submit(PAIR);
     eventually("both have started", || {
-        ["a.first", "b.first"].iter().all(|name| house.work.path().join(name).exists())
+        ["a.first", "b.first"].iter().all(|name| test_server.work.path().join(name).exists())
     });
-    let row = house.await_allocation("it runs", |row| row["state"] == "running");
+    let row = test_server.await_allocation("it runs", |row| row["state"] == "running");
     let job = row["slurm_job_id"].as_u64().unwrap();
     kill_worker_of(job, "job_wf1_j1_r1_a1");
     // The other worker is busy, so the job is not reassigned at once.
-    house.await_status("a", "ready");
+    test_server.await_status("a", "ready");
     let steps = cluster.slurm("squeue", &["-s", "-h", "--me", "-o", "%i|%j"]);
     let own = format!("{job}.");
     let is_left = |line: &str| line.starts_with(&own) && line.ends_with("|job_wf1_j1_r1_a1");
     assert!(!steps.lines().any(is_left), "{steps}");
-    house.work.write("b.go", "");
-    house.await_status("a", "completed");
-    house.await_status("b", "completed");
-    assert!(!house.work.path().join("overlap").exists());
-    assert_eq!((house.work.read("a.begun"), house.work.read("a.done")), ("1\n2\n".into(), "done\n".into()));
-    assert_eq!(house.work.read("b.begun"), "1\n", "the other node continued");
+    test_server.work.write("b.go", "");
+    test_server.await_status("a", "completed");
+    test_server.await_status("b", "completed");
+    assert!(!test_server.work.path().join("overlap").exists());
+    assert_eq!(
+        (test_server.work.read("a.begun"), test_server.work.read("a.done")),
+        ("1\n2\n".into(), "done\n".into())
+    );
+    assert_eq!(test_server.work.read("b.begun"), "1\n", "the other node continued");
 }
 
 /// Kills, without warning, the worker that runs this attempt as a step of this Slurm job.

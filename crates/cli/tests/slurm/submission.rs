@@ -3,13 +3,13 @@
 
 use crate::stages::Stages;
 use crate::support::{Cluster, eventually};
-use crate::test_server::House;
+use crate::test_server::TestServer;
 use std::collections::BTreeSet;
 
 #[test]
 fn unfit_job_is_reported_and_workflow_not_created() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler(&cluster, "unfit");
+    let test_server = TestServer::with_reconciler(&cluster, "unfit");
     for (spec, complaint) in [
         (
             "resource_requirements: [{name: much, num_cpus: 1, memory: 2t, runtime: PT1M}]\n\
@@ -35,18 +35,18 @@ fn unfit_job_is_reported_and_workflow_not_created() {
             "its allocations last 00:30:00, minus 2m reserved for its end",
         ),
     ] {
-        house.work.write("spec.yaml", &format!("name: unfit\n{spec}"));
-        let said = house.refused(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
+        test_server.work.write("spec.yaml", &format!("name: unfit\n{spec}"));
+        let said = test_server.refused(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
         assert!(said.contains(complaint), "{spec}: {said}");
     }
-    let listed = house.json(&["list"]);
+    let listed = test_server.json(&["list"]);
     assert_eq!(listed.as_array().unwrap().len(), 0, "{listed}");
 }
 
 #[test]
 fn out_of_memory_step_retries_with_more_memory() {
     let cluster = Cluster::shared();
-    let house = House::with_reconciler(&cluster, "memory");
+    let test_server = TestServer::with_reconciler(&cluster, "memory");
     let spec = "\
 name: test
 execution_config: {mode: slurm, sigkill_headroom_seconds: 5}
@@ -64,9 +64,9 @@ jobs:
     resource_requirements: small
     failure_handler: more
 ";
-    house.submit(spec);
-    house.await_status("greedy", "completed");
-    let results = house.windlass(&["results", "list", "1"]);
+    test_server.submit(spec);
+    test_server.await_status("greedy", "completed");
+    let results = test_server.windlass(&["results", "list", "1"]);
     let lines: Vec<&str> = results.lines().skip(1).collect();
     assert_eq!(lines.len(), 2, "{results}");
     assert!(results.contains("out of memory (137)"), "{results}");
@@ -77,16 +77,16 @@ jobs:
 #[test]
 fn crash_after_sbatch_loses_and_duplicates_no_allocation() {
     let cluster = Cluster::shared();
-    let mut house = House::with_reconciler(&cluster, "crash");
-    let place = house.work.path().display().to_string();
-    house.script(
+    let mut test_server = TestServer::with_reconciler(&cluster, "crash");
+    let place = test_server.work.path().display().to_string();
+    test_server.script(
         "tools/sbatch",
         "taken=$(/usr/bin/sbatch \"$@\") && kill -KILL $PPID && echo $taken >> taken",
     );
     let usual = std::env::var("PATH").unwrap();
     let deadly = format!("{place}/tools:{usual}");
-    house.crash();
-    house.serve_again(&deadly);
+    test_server.crash();
+    test_server.serve_again(&deadly);
     let more = "\
 execution_config: {sigkill_headroom_seconds: 5, sigterm_lead_seconds: 1}
 slurm_schedulers:
@@ -95,18 +95,18 @@ actions:
   - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: few, scheduler_type: slurm, num_allocations: 3}
 ";
     let stages = Stages { width: 20, last: 2, seconds: 2.0, holds: 2, more: more.to_owned() };
-    stages.write(&house);
+    stages.write(&test_server);
     // It may be dead before it has answered.
-    house.windlass_somehow(&["submit", "spec.yaml"]);
-    house.await_crash();
-    house.serve_until_crash(&deadly);
-    house.serve_until_crash(&deadly);
-    house.serve_again(&usual);
+    test_server.windlass_somehow(&["submit", "spec.yaml"]);
+    test_server.await_crash();
+    test_server.serve_until_crash(&deadly);
+    test_server.serve_until_crash(&deadly);
+    test_server.serve_again(&usual);
     eventually("each has its job", || {
-        let rows = house.allocations();
+        let rows = test_server.allocations();
         rows.len() == 3 && rows.iter().all(|row| row["slurm_job_id"].is_u64())
     });
-    let rows = house.allocations();
+    let rows = test_server.allocations();
     let mut all = BTreeSet::new();
     for row in &rows {
         let job = row["slurm_job_id"].as_u64().unwrap();
@@ -114,6 +114,6 @@ actions:
         all.insert(job);
     }
     assert_eq!(all.len(), 3, "{rows:?}");
-    stages.prove(&house);
-    assert_eq!(house.allocations().len(), 3);
+    stages.prove(&test_server);
+    assert_eq!(test_server.allocations().len(), 3);
 }

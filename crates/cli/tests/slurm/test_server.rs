@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
-pub(crate) struct House<'a> {
+pub(crate) struct TestServer<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) work: Work,
     served: Child,
@@ -19,7 +19,7 @@ pub(crate) struct House<'a> {
     jobs: Vec<u64>,
 }
 
-impl<'a> House<'a> {
+impl<'a> TestServer<'a> {
     pub(crate) fn open(cluster: &'a Cluster, name: &str) -> Self {
         Self::served(cluster, name, &[])
     }
@@ -231,7 +231,7 @@ fn at_home(command: &mut Command, work: &Work) {
     command.env_remove("WINDLASS_DB").env_remove("WINDLASS_URL").env_remove("WINDLASS_TOKEN");
 }
 
-impl Drop for House<'_> {
+impl Drop for TestServer<'_> {
     fn drop(&mut self) {
         // Cancel its allocations; no other process would.
         let mut list = command(self.cluster, &self.work);

@@ -227,16 +227,16 @@ impl JobTuner<'_> {
 
     /// adds threads to busy steps if they fit into the requested memory.
     fn overcommit_threads(&self, model: &StepModel, way: &mut StepLayout, memory_mb: u64) {
-        let lent = (f64::from(way.threads) * self.settings.overcommit_max).floor() as u32;
+        let overcommitted = (f64::from(way.threads) * self.settings.overcommit_max).floor() as u32;
         let Some(busy) = model.busy_threads(way.threads) else { return };
         let share = busy / f64::from(way.threads);
         let moderate = self.settings.split_below..self.settings.overcommit_below;
-        if lent <= way.threads || !moderate.contains(&share) {
+        if overcommitted <= way.threads || !moderate.contains(&share) {
             return;
         }
-        let memory = way.memory + f64::from(lent - way.threads) * self.settings.mb_per_thread;
+        let memory = way.memory + f64::from(overcommitted - way.threads) * self.settings.mb_per_thread;
         if memory * f64::from(way.instances) <= memory_mb as f64 {
-            (way.threads, way.memory) = (lent, memory);
+            (way.threads, way.memory) = (overcommitted, memory);
         }
     }
 

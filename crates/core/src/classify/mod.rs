@@ -98,15 +98,15 @@ impl FailureClassifier {
 
     pub fn classify(&self, evidence: &FailureEvidence<'_>) -> FailureClassification {
         let lines = log_lines::relevant_lines(evidence.tail);
-        let spoken = self
+        let matched_rule = self
             .own
             .match_evidence(evidence, &lines)
             .or_else(|| self.defaults.match_evidence(evidence, &lines));
-        let mut found = match spoken {
-            Some(spoken) => spoken.into(),
+        let mut found = match matched_rule {
+            Some(matched_rule) => matched_rule.into(),
             None => classify_unknown(evidence),
         };
-        let may_be_node = spoken.is_none_or(|spoken| spoken.rule.of_node);
+        let may_be_node = matched_rule.is_none_or(|matched_rule| matched_rule.rule.of_node);
         if let Some(node) = evidence.node
             && may_be_node
             && !evidence.cause.is_certain()

@@ -219,11 +219,11 @@ impl RuleSet {
             .iter()
             .enumerate()
             .filter(|(_, rule)| is_its_turn(rule) && rule.matches_evidence(evidence));
-        let mut spoken = turns.filter_map(|(index, rule)| {
+        let mut rule_matches = turns.filter_map(|(index, rule)| {
             let line = known.iter().find(|(_, rules)| rules.contains(&index)).map(|(line, _)| *line);
             (rule.stderr.is_empty() || line.is_some()).then_some(RuleMatch { rule, line })
         });
-        spoken.next()
+        rule_matches.next()
     }
 
     /// Returns the rule for the most relevant line.

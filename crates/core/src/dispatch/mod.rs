@@ -17,4 +17,4 @@ mod worker_usage;
 pub use demand::{JobDemand, LocationConstraint, WorkerSelector};
 pub use ready_queue::{BYPASS_LIMIT, JobFit, ReadyQueue};
 pub use resource_pool::{NodePlacement, NodeResourcePool};
-pub use worker_usage::{ClaimLimits, JobHandle, WorkerUsage};
+pub use worker_usage::{ClaimLimits, UsageJobKey, WorkerUsage};

@@ -279,8 +279,8 @@ impl ReadyQueue {
         let mut suiting =
             suiting.filter(|(_, class)| selector.accepts_location(&self.demand(*class).location));
         let (highest, first) = suiting.next()?;
-        let rivals = suiting.take_while(|(priority, _)| *priority == highest).map(|(_, class)| class);
-        let oldest = rivals.chain([first]).min_by_key(|class| self.top_job(*class))?;
+        let equal_classes = suiting.take_while(|(priority, _)| *priority == highest).map(|(_, class)| class);
+        let oldest = equal_classes.chain([first]).min_by_key(|class| self.top_job(*class))?;
         Some(self.pop_job(oldest))
     }
 

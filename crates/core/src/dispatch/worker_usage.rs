@@ -10,17 +10,17 @@ use std::time::Duration;
 use windlass_types::{Capacity, JobId, Resources};
 
 /// Identifies a job in [`WorkerUsage`]: its number in one workflow state, or its id across several.
-pub trait JobHandle: Copy + Eq + Hash {
+pub trait UsageJobKey: Copy + Eq + Hash {
     fn from_job(job: u32, id: JobId) -> Self;
 }
 
-impl JobHandle for u32 {
+impl UsageJobKey for u32 {
     fn from_job(job: u32, _: JobId) -> Self {
         job
     }
 }
 
-impl JobHandle for JobId {
+impl UsageJobKey for JobId {
     fn from_job(_: u32, id: JobId) -> Self {
         id
     }
@@ -60,7 +60,7 @@ impl WorkerUsage {
     }
 }
 
-impl<K: JobHandle> WorkerUsage<K> {
+impl<K: UsageJobKey> WorkerUsage<K> {
     pub fn with_selector(capacity: Capacity, selector: WorkerSelector) -> Self {
         let pool = NodeResourcePool::new(capacity);
         Self { pool, placements: FxHashMap::default(), queue: VecDeque::new(), time_left: None, selector }

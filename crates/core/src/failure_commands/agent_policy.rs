@@ -18,7 +18,7 @@ pub(super) fn policy_violation(
     if case.status != JobStatus::PendingFailed {
         return Some(format!("the job is `{}`: agents decide only about `pending_failed` jobs", case.status));
     }
-    let most = settings.policy.max_agent_retries.filter(|_| order.verdict == FailureCommandKind::Retry);
+    let most = settings.policy.max_agent_retries.filter(|_| order.kind == FailureCommandKind::Retry);
     if let Some(most) = most.filter(|most| case.agent_retries >= *most) {
         return Some(format!("agents have retried it {} times, the maximum is {most}", case.agent_retries));
     }

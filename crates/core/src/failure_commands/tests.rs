@@ -1,5 +1,5 @@
 use super::*;
-use crate::edges::DependencyEdgesBuilder;
+use crate::dependency_edges::DependencyEdgesBuilder;
 use JobStatus as S;
 use windlass_types::Bytes;
 use windlass_types::failure_commands::RequestedJobChanges;
@@ -24,10 +24,10 @@ fn case(status: S) -> CommandTarget<'static> {
     }
 }
 
-fn order(verdict: FailureCommandKind) -> FailureCommand {
+fn order(kind: FailureCommandKind) -> FailureCommand {
     FailureCommand {
         job: JobId(1),
-        verdict,
+        kind,
         changes: RequestedJobChanges::default(),
         reason: "because".into(),
         confidence: None,
@@ -55,9 +55,9 @@ fn refusal(
 
 #[test]
 fn possible_commands_depend_on_the_job_status() {
-    let possible = |verdict| -> Vec<S> {
-        let mut order = order(verdict);
-        if verdict == FailureCommandKind::Change {
+    let possible = |kind| -> Vec<S> {
+        let mut order = order(kind);
+        if kind == FailureCommandKind::Change {
             order.changes.priority = Some(3);
         }
         let done = |status| {
@@ -100,7 +100,7 @@ fn revision_contains_only_differences() {
         panic!()
     };
     assert_eq!(words, "retry");
-    order.verdict = FailureCommandKind::Change;
+    order.kind = FailureCommandKind::Change;
     assert_eq!(refusal(&order, false, &COMMAND_SETTINGS, &case(S::Failed)), "nothing would change");
 }
 
@@ -138,8 +138,8 @@ fn agents_have_fewer_permissions_than_people() {
     let mut evil = order(FailureCommandKind::Retry);
     evil.changes.command = Some("windlass failures approve 1".into());
     evil.confidence = Some(1.0);
-    for verdict in [FailureCommandKind::Retry, FailureCommandKind::Change] {
-        evil.verdict = verdict;
+    for kind in [FailureCommandKind::Retry, FailureCommandKind::Change] {
+        evil.kind = kind;
         let decided = decide_command(&evil, true, &COMMAND_SETTINGS, &case(S::PendingFailed));
         let CommandDecision::Proposed(why) = decided else { panic!("{decided:?}") };
         assert!(why.contains("windlass failures approve 1"), "the person sees the command: {why}");
@@ -161,8 +161,8 @@ fn agents_have_fewer_permissions_than_people() {
     assert!(unsure(&quoting));
     quoting.confidence = Some(0.8);
     assert!(!unsure(&quoting));
-    let tired = CommandTarget { agent_retries: 2, ..case(S::PendingFailed) };
-    assert!(refusal(&quoting, true, &strict, &tired).contains("2 times"));
+    let after_two_retries = CommandTarget { agent_retries: 2, ..case(S::PendingFailed) };
+    assert!(refusal(&quoting, true, &strict, &after_two_retries).contains("2 times"));
     quoting.evidence.push("invented".into());
     assert!(
         refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("does not contain `invented`")

@@ -24,33 +24,34 @@ const LARGEST_EXPECTED: &[AvailableWorker] = &[AvailableWorker {
 pub fn exceeds_workers_reason(
     changes: &RequestedJobChanges,
     asked: &Resources,
-    takers: &[AvailableWorker],
+    eligible_workers: &[AvailableWorker],
 ) -> Option<String> {
     let then = changes.apply_to_resources(*asked);
-    let (takers, limit) = match takers {
+    let (eligible_workers, limit) = match eligible_workers {
         [] => (LARGEST_EXPECTED, "no worker is known, for which the limit is"),
         known => (known, "no worker has more than"),
     };
-    if then == *asked || takers.iter().any(|taker| taker.can_run(&then)) {
+    if then == *asked || eligible_workers.iter().any(|eligible| eligible.can_run(&then)) {
         return None;
     }
-    let most = |amount: fn(&AvailableWorker) -> u64| takers.iter().map(amount).max().unwrap_or_default();
-    let memory = takers.iter().map(|taker| taker.capacity.memory).max().unwrap_or_default();
+    let most =
+        |amount: fn(&AvailableWorker) -> u64| eligible_workers.iter().map(amount).max().unwrap_or_default();
+    let memory = eligible_workers.iter().map(|eligible| eligible.capacity.memory).max().unwrap_or_default();
     if then.memory != asked.memory && then.memory > memory {
         return Some(format!("it would request {} of memory, and {limit} {memory}", then.memory));
     }
     for (what, now, before, most) in [
-        ("cpus", then.cpus, asked.cpus, most(|taker| taker.capacity.cpus.into())),
-        ("gpus", then.gpus, asked.gpus, most(|taker| taker.capacity.gpus.into())),
-        ("nodes", then.nodes, asked.nodes, most(|taker| taker.capacity.nodes.into())),
+        ("cpus", then.cpus, asked.cpus, most(|eligible| eligible.capacity.cpus.into())),
+        ("gpus", then.gpus, asked.gpus, most(|eligible| eligible.capacity.gpus.into())),
+        ("nodes", then.nodes, asked.nodes, most(|eligible| eligible.capacity.nodes.into())),
     ] {
         if now != before && u64::from(now) > most {
             return Some(format!("it would request {now} {what}, and {limit} {most}"));
         }
     }
-    let stays: Option<Duration> = takers
+    let stays: Option<Duration> = eligible_workers
         .iter()
-        .map(|taker| taker.time_left)
+        .map(|eligible| eligible.time_left)
         .collect::<Option<Vec<_>>>()
         .and_then(|all| all.into_iter().max());
     if let (Some(runtime), Some(stays)) = (then.runtime.filter(|_| then.runtime != asked.runtime), stays)
@@ -59,7 +60,7 @@ pub fn exceeds_workers_reason(
         let (runtime, stays) = (format_duration(runtime), format_duration(stays));
         return Some(format!("it would request {runtime}, and no worker stays longer than {stays}"));
     }
-    let fitted_before = takers.iter().any(|taker| taker.can_run(asked));
+    let fitted_before = eligible_workers.iter().any(|eligible| eligible.can_run(asked));
     fitted_before.then(|| "no single worker has all that it would request".to_owned())
 }
 
@@ -69,7 +70,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn taker(cpus: u32, gib: u64, hours: Option<u64>) -> AvailableWorker {
+    fn eligible(cpus: u32, gib: u64, hours: Option<u64>) -> AvailableWorker {
         let has = Capacity { cpus, memory: Bytes(gib * GIB), gpus: 0, nodes: 1, max_jobs: None };
         AvailableWorker { capacity: has, time_left: hours.map(Duration::from_hours) }
     }
@@ -84,7 +85,7 @@ mod tests {
             memory_bytes: Some(Bytes(gib * GIB)),
             ..RequestedJobChanges::default()
         };
-        let two = [taker(4, 16, Some(2)), taker(16, 8, Some(1))];
+        let two = [eligible(4, 16, Some(2)), eligible(16, 8, Some(1))];
         let said = |changes: &RequestedJobChanges| exceeds_workers_reason(changes, &asked(1, 1), &two);
         assert_eq!(said(&memory(16)), None);
         assert_eq!(
@@ -104,7 +105,7 @@ mod tests {
         let runtime =
             RequestedJobChanges { runtime_seconds: Some(3.0 * 3600.0), ..RequestedJobChanges::default() };
         assert!(said(&runtime).unwrap().contains("stays longer than 2h"));
-        assert_eq!(exceeds_workers_reason(&runtime, &asked(1, 1), &[taker(1, 1, None)]), None);
+        assert_eq!(exceeds_workers_reason(&runtime, &asked(1, 1), &[eligible(1, 1, None)]), None);
         let unknown = |changes: &RequestedJobChanges| exceeds_workers_reason(changes, &asked(1, 1), &[]);
         assert_eq!(unknown(&memory(1000)), None);
         assert_eq!(
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn oversized_job_can_be_changed() {
-        let one = [taker(4, 16, None)];
+        let one = [eligible(4, 16, None)];
         let lower =
             RequestedJobChanges { memory_bytes: Some(Bytes(8 * GIB)), ..RequestedJobChanges::default() };
         assert_eq!(exceeds_workers_reason(&lower, &asked(1, 1000), &one), None);

@@ -6,7 +6,7 @@ use windlass_types::{GrowableQuantity, Ratio};
 
 /// Returns the delay after `used` attempts: multiplied by the backoff for each one after the first, limited by
 /// the rule, with random jitter so that jobs which failed together do not restart together.
-pub(super) fn retry_delay(rule: &FailureRule, used: u32, dice: u64) -> Duration {
+pub(super) fn retry_delay(rule: &FailureRule, used: u32, random: u64) -> Duration {
     let Some(first) = rule.delay else { return Duration::ZERO };
     let most = rule.max_delay().units();
     let delay = apply_backoff(first.units().min(most), rule.backoff.unwrap_or(Ratio::ONE), used, most);
@@ -16,7 +16,7 @@ pub(super) fn retry_delay(rule: &FailureRule, used: u32, dice: u64) -> Duration 
     // together.
     let least = delay.saturating_sub(by);
     let longest = delay.saturating_add(by).min(most);
-    Duration::from_micros(interpolate(least, longest, dice))
+    Duration::from_micros(interpolate(least, longest, random))
 }
 
 fn apply_backoff(first: u64, factor: Ratio, used: u32, most: u64) -> u64 {
@@ -30,8 +30,8 @@ fn apply_backoff(first: u64, factor: Ratio, used: u32, most: u64) -> u64 {
     delay
 }
 
-/// Interpolates between `least` and `most`; `dice` is a number from the whole range.
-fn interpolate(least: u64, most: u64, dice: u64) -> u64 {
+/// Interpolates between `least` and `most`; `random` is a number from the whole range.
+fn interpolate(least: u64, most: u64, random: u64) -> u64 {
     let width = u128::from(most - least) + 1;
-    least + ((width * u128::from(dice)) >> 64) as u64
+    least + ((width * u128::from(random)) >> 64) as u64
 }

@@ -77,9 +77,9 @@ impl CompiledHandler {
 
     /// Returns the rule that matches this failure.
     pub(super) fn match_failure(&self, failure: &FailedAttemptFacts<'_>) -> Option<MatchedRule<'_>> {
-        let telling = |(number, rule)| Some((rule_specificity(rule, failure)?, number, rule));
+        let specificity = |(number, rule)| Some((rule_specificity(rule, failure)?, number, rule));
         let (_, number, rule) =
-            (1..).zip(&self.rules).filter_map(telling).min_by_key(|(telling, ..)| *telling)?;
+            (1..).zip(&self.rules).filter_map(specificity).min_by_key(|(specificity, ..)| *specificity)?;
         Some(MatchedRule {
             handler: &self.name,
             number,

@@ -290,7 +290,7 @@ fn jitter_spreads_delays_within_the_limit() {
         ..for_all()
     };
     let delay =
-        |rule: &FailureRule, dice| retry(rule, &exited(1), &RetryContext { random: dice, ..after(1) }).delay;
+        |rule: &FailureRule, random| retry(rule, &exited(1), &RetryContext { random, ..after(1) }).delay;
     let (wide, narrow) = (jittery(60), jittery(10));
     assert_eq!((delay(&wide, 0), delay(&wide, u64::MAX)), (seconds(8), seconds(12)));
     assert_eq!(delay(&wide, 1 << 63), seconds(10));

@@ -1,7 +1,7 @@
 //! Paths from a waiting or canceled job back to the jobs that cause this.
 
 use super::{JobGraphView, exit_meaning};
-use crate::graph::DependencyCycle;
+use crate::dependency_graph::DependencyCycle;
 use crate::topological_order::TopologicalOrder;
 use serde::Serialize;
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! Meanings of exit codes and signals.
 
 use super::AttemptSummary;
+use crate::attempt_outcome::describe_memory_limit;
 use crate::classify::FailureClassifier;
-use crate::outcome::describe_memory_limit;
 use windlass_types::worker_messages::return_code;
 use windlass_types::{JobStatus, Resources, format_duration};
 

@@ -13,8 +13,8 @@ pub use allocations::JobAllocations;
 pub use blocking_chain::{BlockingChain, ChainLink};
 pub use ready_jobs::{LimitUsage, WorkUnitLimitUsage, WorkerAvailability};
 
-use crate::edges::DependencyEdges;
-use crate::graph::DependencyCycle;
+use crate::dependency_edges::DependencyEdges;
+use crate::dependency_graph::DependencyCycle;
 use crate::log_excerpt::{self, LogFinding};
 use serde::Serialize;
 use std::fmt;

@@ -67,7 +67,7 @@ pub const fn concerns_node(status: JobStatus, cause: &AttemptEndCause) -> bool {
 
 /// Recent attempts by node. Recording and evaluation cost the same however many nodes there are.
 #[derive(Clone, Debug, Default)]
-pub struct NodeRecords {
+pub struct NodeAttemptHistory {
     nodes: HashMap<String, VecDeque<NodeAttemptOutcome>>,
     totals: HashMap<ComparableWork, WorkTotals>,
     /// Number of failures of each job, over all nodes.
@@ -95,7 +95,7 @@ pub struct NodeEvidence {
 /// Whether a node gets jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeStanding {
+pub enum NodeEligibility {
     #[default]
     Trusted,
     /// It gets none.
@@ -113,7 +113,7 @@ pub enum ProbeResult {
     Unclear,
 }
 
-impl NodeStanding {
+impl NodeEligibility {
     /// Returns the standing of a node that was quarantined until that time.
     pub fn from_quarantine(until: Option<Timestamp>, now: Timestamp) -> Self {
         match until {
@@ -137,14 +137,15 @@ pub fn quarantine_duration(before: Option<Duration>) -> Duration {
     before.map_or(FIRST_QUARANTINE, |before| before.saturating_mul(2).clamp(FIRST_QUARANTINE, MAX_QUARANTINE))
 }
 
-impl NodeRecords {
+impl NodeAttemptHistory {
     pub fn record_attempt(&mut self, node: &str, outcome: NodeAttemptOutcome) {
         if !self.nodes.contains_key(node) {
             self.nodes.insert(node.to_owned(), VecDeque::with_capacity(RECENT_ATTEMPTS));
         }
-        let Some(lately) = self.nodes.get_mut(node) else { return };
-        let forgotten = if lately.len() < RECENT_ATTEMPTS { None } else { lately.pop_front() };
-        lately.push_back(outcome);
+        let Some(recent_attempts) = self.nodes.get_mut(node) else { return };
+        let forgotten =
+            if recent_attempts.len() < RECENT_ATTEMPTS { None } else { recent_attempts.pop_front() };
+        recent_attempts.push_back(outcome);
         if let Some(forgotten) = forgotten {
             self.remove_attempt(&forgotten);
         }
@@ -180,10 +181,10 @@ impl NodeRecords {
 
     /// Returns recent counts of the node and of other nodes with the same work.
     pub fn failure_counts(&self, node: &str) -> NodeFailureCounts {
-        let Some(lately) = self.nodes.get(node) else { return NodeFailureCounts::default() };
-        let ended = lately.len() as u32;
-        let failed = lately.iter().filter(|outcome| outcome.failure_class.is_some()).count() as u32;
-        let works: BTreeSet<ComparableWork> = lately.iter().map(|outcome| outcome.work).collect();
+        let Some(recent_attempts) = self.nodes.get(node) else { return NodeFailureCounts::default() };
+        let ended = recent_attempts.len() as u32;
+        let failed = recent_attempts.iter().filter(|outcome| outcome.failure_class.is_some()).count() as u32;
+        let works: BTreeSet<ComparableWork> = recent_attempts.iter().map(|outcome| outcome.work).collect();
         let (mut all_failed, mut all_ended) = (0, 0);
         for done in works.iter().filter_map(|work| self.totals.get(work)) {
             all_ended += done.ended;
@@ -195,12 +196,12 @@ impl NodeRecords {
     /// Returns the evidence against the node if it suffices for quarantine. The caller checks whether other
     /// nodes can do its work.
     pub fn find_evidence(&self, node: &str) -> Option<NodeEvidence> {
-        let lately = self.nodes.get(node)?;
+        let recent_attempts = self.nodes.get(node)?;
         let mut evidence = NodeEvidence::default();
         let mut jobs = BTreeSet::new();
-        let works: BTreeSet<ComparableWork> = lately.iter().map(|outcome| outcome.work).collect();
+        let works: BTreeSet<ComparableWork> = recent_attempts.iter().map(|outcome| outcome.work).collect();
         for work in works {
-            let mine = || lately.iter().filter(move |outcome| outcome.work == work);
+            let mine = || recent_attempts.iter().filter(move |outcome| outcome.work == work);
             let peers = self.totals.get(&work).map(|done| done.without(mine())).unwrap_or_default();
             if peers.ended < MIN_COMMON_ATTEMPTS {
                 continue;
@@ -209,7 +210,7 @@ impl NodeRecords {
             evidence.peers_failed += peers.failed.values().sum::<u32>();
             for outcome in mine() {
                 match outcome.failure_class {
-                    Some(class) if self.is_own_fault(outcome.job, class, lately, &peers) => continue,
+                    Some(class) if self.is_own_fault(outcome.job, class, recent_attempts, &peers) => continue,
                     Some(_) => {
                         evidence.failed += 1;
                         jobs.insert(outcome.job);

@@ -17,13 +17,17 @@ fn failed(job: i64) -> NodeAttemptOutcome {
     badly(1, job, FailureClass::Unknown)
 }
 
-fn note_all(records: &mut NodeRecords, node: &str, outcomes: impl IntoIterator<Item = NodeAttemptOutcome>) {
+fn note_all(
+    records: &mut NodeAttemptHistory,
+    node: &str,
+    outcomes: impl IntoIterator<Item = NodeAttemptOutcome>,
+) {
     outcomes.into_iter().for_each(|outcome| records.record_attempt(node, outcome));
 }
 
 /// Twelve jobs of workflow 1 completed elsewhere.
-fn peers() -> NodeRecords {
-    let mut records = NodeRecords::default();
+fn peers() -> NodeAttemptHistory {
+    let mut records = NodeAttemptHistory::default();
     note_all(&mut records, "good", (100..106).map(|job| well(1, job)));
     note_all(&mut records, "fine", (106..112).map(|job| well(1, job)));
     records
@@ -163,11 +167,11 @@ fn quarantine_doubles_each_time() {
 
 #[test]
 fn expired_quarantine_leads_to_probation() {
-    let of = |until: Option<i64>| NodeStanding::from_quarantine(until.map(Timestamp), Timestamp(100));
-    assert_eq!(of(None), NodeStanding::Trusted);
-    assert_eq!(of(Some(101)), NodeStanding::SetAside);
-    assert_eq!(of(Some(100)), NodeStanding::OnProbation);
-    assert_eq!(of(Some(1)), NodeStanding::OnProbation);
+    let of = |until: Option<i64>| NodeEligibility::from_quarantine(until.map(Timestamp), Timestamp(100));
+    assert_eq!(of(None), NodeEligibility::Trusted);
+    assert_eq!(of(Some(101)), NodeEligibility::SetAside);
+    assert_eq!(of(Some(100)), NodeEligibility::OnProbation);
+    assert_eq!(of(Some(1)), NodeEligibility::OnProbation);
 }
 
 #[test]
@@ -193,16 +197,16 @@ fn exceeded_limits_and_stops_are_no_evidence() {
 fn probe_job_decides_about_a_node_on_probation() {
     let mut records = peers();
     records.record_attempt("good", failed(7));
-    let judge = |outcome, is_probe| records.decide_probe("bad", outcome, is_probe);
-    assert_eq!(judge(well(1, 8), true), ProbeResult::Passed);
+    let decide = |outcome, is_probe| records.decide_probe("bad", outcome, is_probe);
+    assert_eq!(decide(well(1, 8), true), ProbeResult::Passed);
     assert_eq!(
-        judge(well(1, 8), false),
+        decide(well(1, 8), false),
         ProbeResult::Unclear,
         "it began before, perhaps before the node became faulty"
     );
-    assert_eq!(judge(failed(8), true), ProbeResult::Failed);
-    assert_eq!(judge(failed(8), false), ProbeResult::Unclear, "it ran there before");
-    assert_eq!(judge(failed(7), true), ProbeResult::Unclear, "it also fails elsewhere");
+    assert_eq!(decide(failed(8), true), ProbeResult::Failed);
+    assert_eq!(decide(failed(8), false), ProbeResult::Unclear, "it ran there before");
+    assert_eq!(decide(failed(7), true), ProbeResult::Unclear, "it also fails elsewhere");
 }
 
 /// Something happens to a node.
@@ -235,7 +239,7 @@ proptest! {
     /// Totals over all nodes equal the sum over the nodes.
     #[test]
     fn totals_match_the_recorded_attempts(steps in proptest::collection::vec(step(), 0..300)) {
-        let mut records = NodeRecords::default();
+        let mut records = NodeAttemptHistory::default();
         for step in steps {
             match step {
                 Step::Note(node, outcome) => records.record_attempt(NODES[node], outcome),
@@ -254,13 +258,13 @@ proptest! {
         }
         prop_assert_eq!(&records.totals, &done);
         prop_assert_eq!(&records.failures, &failures);
-        prop_assert!(records.nodes.values().all(|lately| lately.len() <= RECENT_ATTEMPTS));
+        prop_assert!(records.nodes.values().all(|recent_attempts| recent_attempts.len() <= RECENT_ATTEMPTS));
     }
 
     /// A quarantined node failed half of what counts, of several jobs, and others did better.
     #[test]
     fn quarantine_requires_evidence(steps in proptest::collection::vec(step(), 0..300)) {
-        let mut records = NodeRecords::default();
+        let mut records = NodeAttemptHistory::default();
         for step in steps {
             if let Step::Note(node, outcome) = step {
                 // One node fails more than the others, so that it can be found.
@@ -276,7 +280,7 @@ proptest! {
             prop_assert!(elsewhere * 3.0 <= f64::from(evidence.failed) / f64::from(evidence.ended));
             for job in &evidence.jobs {
                 let others = records.nodes.iter().filter(|(other, _)| *other != node);
-                let mut elsewhere = others.flat_map(|(_, lately)| lately);
+                let mut elsewhere = others.flat_map(|(_, recent_attempts)| recent_attempts);
                 prop_assert!(!elsewhere.any(|outcome| outcome.job == *job && outcome.failure_class.is_some()));
             }
         }
@@ -285,7 +289,7 @@ proptest! {
     /// The only node is never quarantined.
     #[test]
     fn only_node_is_never_quarantined(outcomes in proptest::collection::vec(outcome(), 0..100)) {
-        let mut records = NodeRecords::default();
+        let mut records = NodeAttemptHistory::default();
         note_all(&mut records, "a", outcomes);
         prop_assert_eq!(records.find_evidence("a"), None);
     }

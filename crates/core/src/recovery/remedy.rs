@@ -52,8 +52,8 @@ fn plan_increases(
         downsize: false,
     };
     let alone = SizingGroup { name: "", asked, jobs: 1, observations: &[seen] };
-    let takers = workers_that_fit(&asked, terms.workers);
-    let workers: Vec<Capacity> = takers.iter().map(|taker| taker.capacity).collect();
+    let eligible_workers = workers_that_fit(&asked, terms.workers);
+    let workers: Vec<Capacity> = eligible_workers.iter().map(|eligible| eligible.capacity).collect();
     let room = GrowthLimits { workers: &workers, asked };
     let (mut memory, mut cpus) = (asked.memory, asked.cpus);
     let mut changes = sizing::size_group(&alone, &rules).changes;
@@ -70,7 +70,7 @@ fn plan_increases(
             }
             ResourceAmount::Runtime(wanted) => ResourceAmount::Runtime(cap_value(
                 wanted,
-                longest_stay(&takers, memory, cpus),
+                longest_stay(&eligible_workers, memory, cpus),
                 asked.runtime.unwrap_or_default(),
             )),
         };
@@ -85,19 +85,21 @@ fn plan_increases(
 
 /// Returns the workers that can run the job as it is: the increase must fit together with the rest of the
 /// request, for as long as the job runs. Returns all if none can.
-fn workers_that_fit(asked: &Resources, takers: &[AvailableWorker]) -> Vec<AvailableWorker> {
-    let holding: Vec<AvailableWorker> = takers.iter().filter(|taker| taker.can_run(asked)).copied().collect();
-    if holding.is_empty() { takers.to_vec() } else { holding }
+fn workers_that_fit(asked: &Resources, eligible_workers: &[AvailableWorker]) -> Vec<AvailableWorker> {
+    let holding: Vec<AvailableWorker> =
+        eligible_workers.iter().filter(|eligible| eligible.can_run(asked)).copied().collect();
+    if holding.is_empty() { eligible_workers.to_vec() } else { holding }
 }
 
 /// Returns the longest stay of a worker with these resources; `None` if unlimited or unknown.
-fn longest_stay(takers: &[AvailableWorker], memory: Bytes, cpus: u32) -> Option<Duration> {
-    let has = |taker: &&AvailableWorker| taker.capacity.memory >= memory && taker.capacity.cpus >= cpus;
-    let stays = |takers: Vec<&AvailableWorker>| {
-        takers.iter().map(|taker| taker.time_left).collect::<Option<Vec<_>>>()
+fn longest_stay(eligible_workers: &[AvailableWorker], memory: Bytes, cpus: u32) -> Option<Duration> {
+    let has =
+        |eligible: &&AvailableWorker| eligible.capacity.memory >= memory && eligible.capacity.cpus >= cpus;
+    let stays = |eligible_workers: Vec<&AvailableWorker>| {
+        eligible_workers.iter().map(|eligible| eligible.time_left).collect::<Option<Vec<_>>>()
     };
-    let able: Vec<&AvailableWorker> = takers.iter().filter(has).collect();
-    let able = if able.is_empty() { takers.iter().collect() } else { able };
+    let able: Vec<&AvailableWorker> = eligible_workers.iter().filter(has).collect();
+    let able = if able.is_empty() { eligible_workers.iter().collect() } else { able };
     stays(able)?.into_iter().max()
 }
 
@@ -119,14 +121,14 @@ fn stuck_reason(
     let grows = |resource| changes.iter().any(|change| change.to.resource() == resource);
     match diagnosis {
         RecoveryDiagnosis::OutOfMemory if !grows(ResourceKind::Memory) => {
-            let is_there = terms.workers.iter().any(|taker| taker.capacity.memory > asked.memory);
+            let is_there = terms.workers.iter().any(|eligible| eligible.capacity.memory > asked.memory);
             let which = if is_there { "no worker that could run it" } else { "no worker" };
             Some(format!("{which} has more than the requested {}", asked.memory))
         }
         RecoveryDiagnosis::Timeout if asked.runtime.is_some() && !grows(ResourceKind::Runtime) => {
             let runtime = asked.runtime.unwrap_or_default();
             let is_there =
-                terms.workers.iter().any(|taker| taker.time_left.is_none_or(|stays| stays > runtime));
+                terms.workers.iter().any(|eligible| eligible.time_left.is_none_or(|stays| stays > runtime));
             let which = if is_there { "no worker that could run it" } else { "no worker" };
             Some(format!("{which} stays longer than its {}", ResourceAmount::Runtime(runtime)))
         }

@@ -17,7 +17,7 @@ const TERMS: RecoverySettings<'static> = RecoverySettings {
 
 const WORKER: Capacity = Capacity { cpus: 8, memory: Bytes(16 * GIB), gpus: 0, nodes: 1, max_jobs: None };
 
-const TAKER: AvailableWorker = AvailableWorker { capacity: WORKER, time_left: None };
+const ELIGIBLE_WORKER: AvailableWorker = AvailableWorker { capacity: WORKER, time_left: None };
 
 fn asked() -> Resources {
     Resources { cpus: 2, memory: Bytes(4 * GIB), gpus: 0, nodes: 1, runtime: Some(Duration::from_hours(2)) }
@@ -194,7 +194,7 @@ fn growth_is_capped_by_worker_capacity() {
         let asked = Some(Resources { memory: Bytes(memory), ..asked() });
         FailedJob { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }
     };
-    let terms = RecoverySettings { workers: &[TAKER], ..TERMS };
+    let terms = RecoverySettings { workers: &[ELIGIBLE_WORKER], ..TERMS };
     let capped = with(&oom(14 * GIB), &terms);
     assert_eq!(changes(&capped), ["16 GiB"]);
     assert!(capped.changes[0].evidence.ends_with("; a worker has no more"), "{:?}", capped.changes);
@@ -210,7 +210,10 @@ fn cpus_and_memory_must_fit_one_worker() {
     let case = case(LastAttempt { out_of_memory: true, ..last(both) });
     let found = with(
         &case,
-        &RecoverySettings { workers: &[TAKER, AvailableWorker { capacity: wide, ..TAKER }], ..TERMS },
+        &RecoverySettings {
+            workers: &[ELIGIBLE_WORKER, AvailableWorker { capacity: wide, ..ELIGIBLE_WORKER }],
+            ..TERMS
+        },
     );
     assert_eq!(changes(&found), ["6 GiB", "8 cpus"], "there are 64 CPUs, but not with 6 GiB");
 }
@@ -218,8 +221,8 @@ fn cpus_and_memory_must_fit_one_worker() {
 #[test]
 fn runtime_is_capped_by_worker_time_left() {
     let late = AttemptObservation { return_code: 152, wall: Duration::from_hours(2), ..seen() };
-    let stays = |hours| AvailableWorker { time_left: Some(Duration::from_hours(hours)), ..TAKER };
-    let given = |taker| with(&case(last(late)), &RecoverySettings { workers: &[taker], ..TERMS });
+    let stays = |hours| AvailableWorker { time_left: Some(Duration::from_hours(hours)), ..ELIGIBLE_WORKER };
+    let given = |eligible| with(&case(last(late)), &RecoverySettings { workers: &[eligible], ..TERMS });
     assert_eq!(given(stays(24)).changes[0].to, ResourceAmount::Runtime(Duration::from_hours(3)));
     let stuck = given(stays(2));
     assert_eq!(stuck.next, RecoveryAction::Stay("no worker stays longer than its 2h".to_owned()));
@@ -228,12 +231,12 @@ fn runtime_is_capped_by_worker_time_left() {
 /// Large nodes for ten minutes and small ones for a day: there are no large ones for a day.
 #[test]
 fn memory_and_time_caps_are_of_the_same_worker() {
-    let taker = |gib, minutes| AvailableWorker {
+    let eligible = |gib, minutes| AvailableWorker {
         capacity: Capacity { memory: Bytes(gib * GIB), ..WORKER },
         time_left: Some(Duration::from_mins(minutes)),
     };
-    let takers = [taker(5, 24 * 60), taker(64, 10)];
-    let terms = RecoverySettings { workers: &takers, ..TERMS };
+    let eligible_workers = [eligible(5, 24 * 60), eligible(64, 10)];
+    let terms = RecoverySettings { workers: &eligible_workers, ..TERMS };
     let oom = |gib: u64, minutes: u64| {
         let seen = AttemptObservation { return_code: 137, peak_memory: None, ..seen() };
         let runtime = Some(Duration::from_mins(minutes));
@@ -257,17 +260,23 @@ fn memory_and_time_caps_are_of_the_same_worker() {
 
 #[test]
 fn multi_node_job_is_capped_by_multi_node_workers() {
-    let wide = AvailableWorker { capacity: Capacity { memory: Bytes(5 * GIB), nodes: 4, ..WORKER }, ..TAKER };
+    let wide = AvailableWorker {
+        capacity: Capacity { memory: Bytes(5 * GIB), nodes: 4, ..WORKER },
+        ..ELIGIBLE_WORKER
+    };
     let killed =
         LastAttempt { out_of_memory: true, ..last(AttemptObservation { return_code: 137, ..seen() }) };
     let case = FailedJob { asked: Some(Resources { nodes: 2, ..asked() }), ..case(killed) };
-    assert_eq!(changes(&with(&case, &RecoverySettings { workers: &[TAKER, wide], ..TERMS })), ["5 GiB"]);
+    assert_eq!(
+        changes(&with(&case, &RecoverySettings { workers: &[ELIGIBLE_WORKER, wide], ..TERMS })),
+        ["5 GiB"]
+    );
 }
 
 #[test]
 fn job_without_requirements_reruns_unchanged() {
     let free = FailedJob { asked: None, ..case(LastAttempt { out_of_memory: true, ..last(seen()) }) };
-    let found = with(&free, &RecoverySettings { workers: &[TAKER], ..TERMS });
+    let found = with(&free, &RecoverySettings { workers: &[ELIGIBLE_WORKER], ..TERMS });
     assert_eq!((found.evidence.as_str(), found.runs_again()), ("used 1 GiB", true));
     assert!(found.changes.is_empty());
 }
@@ -292,8 +301,8 @@ proptest! {
         let asked = Resources { memory: Bytes(memory), ..asked() };
         let case = FailedJob { asked: Some(asked), ..case(last(seen)) };
         let longest = Some(Duration::from_hours(4));
-        let taker = AvailableWorker { time_left: longest, ..TAKER };
-        let found = with(&case, &RecoverySettings { workers: &[taker], retry_unknown, ..TERMS });
+        let eligible = AvailableWorker { time_left: longest, ..ELIGIBLE_WORKER };
+        let found = with(&case, &RecoverySettings { workers: &[eligible], retry_unknown, ..TERMS });
         for change in &found.changes {
             let (grew, fits) = match change.to {
                 ResourceAmount::Memory(to) => (to > asked.memory, to <= WORKER.memory),

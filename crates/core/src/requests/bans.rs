@@ -53,12 +53,12 @@ pub fn find_failing_sites(tally: &FailureTally, policy: &BanPolicy) -> Vec<BanCa
     if !policy.enabled {
         return Vec::new();
     }
-    let accused =
+    let ban_candidates =
         tally.blamed_by_site().into_iter().filter(|(site, _)| is_known_site(site)).map(|(site, counts)| {
             let (blamed, ended) = counts.blamed_and_ended();
             BanCandidate { site, blamed, ended }
         });
-    accused.filter(|one| exceeds_ratio(one.blamed, one.ended, policy)).collect()
+    ban_candidates.filter(|one| exceeds_ratio(one.blamed, one.ended, policy)).collect()
 }
 
 fn exceeds_ratio(blamed: u64, ended: u64, policy: &BanPolicy) -> bool {
@@ -76,16 +76,17 @@ pub struct BanDecision {
 /// Bans sites for a request, the worst first, as long as each of its units keeps a site. `places`: sets of
 /// sites that units of the request may use, without those already closed to it.
 pub fn decide_bans(
-    mut accused: Vec<BanCandidate>,
+    mut ban_candidates: Vec<BanCandidate>,
     request: &str,
     places: &[BTreeSet<String>],
     policy: &BanPolicy,
     now: Timestamp,
 ) -> BanDecision {
-    let mut judged = BanDecision::default();
+    let mut decision = BanDecision::default();
     let mut places = places.to_vec();
-    accused.sort_by(|a, b| (b.blamed * a.ended).cmp(&(a.blamed * b.ended)).then_with(|| a.site.cmp(&b.site)));
-    for one in accused {
+    ban_candidates
+        .sort_by(|a, b| (b.blamed * a.ended).cmp(&(a.blamed * b.ended)).then_with(|| a.site.cmp(&b.site)));
+    for one in ban_candidates {
         if !places.iter().any(|sites| sites.contains(&one.site)) {
             // Already closed to the request, or not a site of it.
             continue;
@@ -96,22 +97,22 @@ pub fn decide_bans(
                 one.site,
                 one.describe_failures()
             );
-            judged.refused.push((one.site, why));
+            decision.refused.push((one.site, why));
             continue;
         }
         for sites in &mut places {
             sites.remove(&one.site);
         }
-        judged.bans.push(NewBan {
+        decision.bans.push(NewBan {
             reason: one.describe_failures(),
             failure_data: json!({ "blamed": one.blamed, "ended": one.ended }),
             site: one.site,
             request: Some(request.to_owned()),
             by: LIFECYCLE_ACTOR.to_owned(),
-            expires_at: now.after(policy.duration),
+            expires_at: now.plus(policy.duration),
         });
     }
-    judged
+    decision
 }
 
 /// Returns the closed sites of a request that its units can do without. A unit whose sites are all closed keeps
@@ -177,7 +178,7 @@ fn due_promotions(bans: &[SiteBan], policy: &BanPolicy, now: Timestamp) -> Vec<N
             reason: format!("banned by {} requests: {}", requests.len(), describe_requests(&requests)),
             failure_data: json!({ "requests": requests }),
             by: LIFECYCLE_ACTOR.to_owned(),
-            expires_at: now.after(policy.duration),
+            expires_at: now.plus(policy.duration),
         });
     }
     due
@@ -221,7 +222,7 @@ mod tests {
         of.iter().map(|sites| sites.iter().map(|site| (*site).to_owned()).collect()).collect()
     }
 
-    fn accused(site: &str, blamed: u64, ended: u64) -> BanCandidate {
+    fn ban_candidates(site: &str, blamed: u64, ended: u64) -> BanCandidate {
         BanCandidate { site: site.to_owned(), blamed, ended }
     }
 
@@ -290,7 +291,7 @@ mod tests {
                 &[("T2_A".to_owned(), total)].into(),
             );
             let found = find_failing_sites(&tally, &BanPolicy::default());
-            let expected = expected.map(|ended| accused("T2_A", failed as u64, ended));
+            let expected = expected.map(|ended| ban_candidates("T2_A", failed as u64, ended));
             assert_eq!(found, Vec::from_iter(expected), "{role} {failed} of {total:?}");
         }
     }
@@ -305,7 +306,7 @@ mod tests {
         };
         let here: Vec<_> = (1..=3).map(|seq| bad(seq, "T2_A", &format!("/store/{seq}"))).collect();
         tally.add_reports(&here, &ended(&[("T2_A", 4)]));
-        assert_eq!(find_failing_sites(&tally, &BanPolicy::default()), [accused("T2_A", 3, 4)]);
+        assert_eq!(find_failing_sites(&tally, &BanPolicy::default()), [ban_candidates("T2_A", 3, 4)]);
         tally.add_reports(&[bad(4, "T2_B", "/store/2")], &ended(&[("T2_A", 4), ("T2_B", 10)]));
         assert_eq!(tally.blamed_failures("T2_A"), 2, "one of its files is unreadable elsewhere too");
         assert_eq!(find_failing_sites(&tally, &BanPolicy::default()), []);
@@ -314,19 +315,21 @@ mod tests {
     #[test]
     fn the_last_site_is_never_banned() {
         let policy = BanPolicy::default();
-        let judge = |accused, places: &[&[&str]]| decide_bans(accused, "r1", &sets(places), &policy, NOW);
-        let both = vec![accused("T2_A", 3, 4), accused("T2_B", 9, 9)];
-        let judged = judge(both.clone(), &[&["T2_A", "T2_B", "T2_C"]]);
+        let decide = |ban_candidates, places: &[&[&str]]| {
+            decide_bans(ban_candidates, "r1", &sets(places), &policy, NOW)
+        };
+        let both = vec![ban_candidates("T2_A", 3, 4), ban_candidates("T2_B", 9, 9)];
+        let decision = decide(both.clone(), &[&["T2_A", "T2_B", "T2_C"]]);
         let banned =
-            |judged: &BanDecision| judged.bans.iter().map(|ban| ban.site.clone()).collect::<Vec<_>>();
-        assert_eq!(banned(&judged), ["T2_B", "T2_A"], "the worst first");
-        assert_eq!(judged.bans[0].expires_at, NOW.after(policy.duration));
-        let judged = judge(both.clone(), &[&["T2_A", "T2_B"]]);
-        assert_eq!(banned(&judged), ["T2_B"]);
-        assert_eq!(judged.refused[0].0, "T2_A");
-        let judged = judge(both.clone(), &[&["T2_A", "T2_C"], &["T2_B"]]);
-        assert_eq!(banned(&judged), ["T2_A"], "one unit has no other site than T2_B");
-        assert_eq!(judge(both, &[&["T2_C"]]), BanDecision::default(), "already closed to it");
+            |decision: &BanDecision| decision.bans.iter().map(|ban| ban.site.clone()).collect::<Vec<_>>();
+        assert_eq!(banned(&decision), ["T2_B", "T2_A"], "the worst first");
+        assert_eq!(decision.bans[0].expires_at, NOW.plus(policy.duration));
+        let decision = decide(both.clone(), &[&["T2_A", "T2_B"]]);
+        assert_eq!(banned(&decision), ["T2_B"]);
+        assert_eq!(decision.refused[0].0, "T2_A");
+        let decision = decide(both.clone(), &[&["T2_A", "T2_C"], &["T2_B"]]);
+        assert_eq!(banned(&decision), ["T2_A"], "one unit has no other site than T2_B");
+        assert_eq!(decide(both, &[&["T2_C"]]), BanDecision::default(), "already closed to it");
     }
 
     #[test]
@@ -355,7 +358,7 @@ mod tests {
                 reason: String::new(),
                 failure_data: serde_json::Value::Null,
                 by: LIFECYCLE_ACTOR.to_owned(),
-                expires_at: NOW.after(Duration::from_mins(1)),
+                expires_at: NOW.plus(Duration::from_mins(1)),
             },
             created_at: NOW,
             removed_at: None,
@@ -374,7 +377,7 @@ mod tests {
         let [general] = &promoted(&bans, NOW)[..] else { panic!("one") };
         assert_eq!((general.site.as_str(), &general.request), ("T2_A", &None));
         assert!(general.reason.contains("r1, r2, r3"), "{}", general.reason);
-        assert_eq!(promoted(&bans, NOW.after(Duration::from_mins(1))), [], "they have expired");
+        assert_eq!(promoted(&bans, NOW.plus(Duration::from_mins(1))), [], "they have expired");
         bans.push(ban(6, "T2_A", None));
         assert_eq!(promoted(&bans, NOW), [], "it already exists");
     }
@@ -413,7 +416,7 @@ mod tests {
             ["r1", "r2", "r3"].iter().zip(1..).map(|(request, id)| ban(id, "T2_A", Some(request))).collect();
         bans.push(SiteBan { removed_at: Some(NOW), removed_by: Some("ana".into()), ..ban(4, "T2_A", None) });
         assert_eq!(promoted(&bans, NOW), []);
-        let later = NOW.after(Duration::from_secs(1));
+        let later = NOW.plus(Duration::from_secs(1));
         bans.extend(
             ["r4", "r5", "r6"]
                 .iter()
@@ -425,7 +428,7 @@ mod tests {
 
     #[test]
     fn ban_expiry_is_notified_once() {
-        let over = NOW.after(Duration::from_mins(1));
+        let over = NOW.plus(Duration::from_mins(1));
         let bans = [
             ban(1, "T2_A", None),
             SiteBan { removed_at: Some(NOW), ..ban(2, "T2_B", None) },

@@ -3,12 +3,12 @@
 use super::failures::FailureTally;
 use super::rows::{
     BackendRunRef, BlockRow, NewAlert, NewBan, NodeCounts, OutputStep, OutputStepKind, OutputStepState,
-    RequestCommand, RequestOverrides, RequestProcess, RunEvent, RunRow, RunTotals,
+    RequestCommand, RequestOverrides, RequestProgress, RunEvent, RunRow, RunTotals,
 };
 use std::sync::Arc;
 use windlass_types::Timestamp;
 use windlass_types::requests::{
-    ProcessingBlockStatus, ProductionStep, Request, RequestRunStatus, RequestStatus,
+    PriorityStep, ProcessingBlockStatus, Request, RequestRunStatus, RequestStatus,
 };
 
 /// Atomic; applied only if the request still has the version that the decision was based on.
@@ -35,7 +35,7 @@ pub enum RequestChange {
     BlockedReason(String),
     Priority(i64),
     /// The remaining steps.
-    ProductionSteps(Vec<ProductionStep>),
+    ProductionSteps(Vec<PriorityStep>),
     Urgent(bool),
     SupersededBy(Option<String>),
     SetCommand(Option<RequestCommand>),
@@ -49,7 +49,7 @@ pub enum RequestChange {
     AddVersion(Box<Request>, Box<RequestOverrides>),
     SetAlertedAt(Option<Timestamp>),
     /// Added or replaced as a whole.
-    Process(Box<RequestProcess>),
+    Process(Box<RequestProgress>),
     AddRun(Box<RunRow>),
     Run {
         run: String,

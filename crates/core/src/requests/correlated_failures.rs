@@ -131,9 +131,9 @@ fn kind_findings<'t>(
     blamed_sites: &'t [&str],
     policy: &'t CorrelationPolicy,
 ) -> impl Iterator<Item = CorrelatedFinding> + 't {
-    let of_guilty: RoleCounts =
+    let at_failing_sites: RoleCounts =
         blamed_sites.iter().filter_map(|site| recent.sites.get(site)).map(|site| site.ended).sum();
-    let all_ended = recent.ended.minus(of_guilty);
+    let all_ended = recent.ended.minus(at_failing_sites);
     recent.kinds.iter().filter_map(move |(kind, attempts)| {
         // The site of each failure is known only for the whole run.
         let elsewhere: u64 = kind

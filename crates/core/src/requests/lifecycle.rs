@@ -25,7 +25,7 @@ use super::change::{RequestChange, RequestCommit};
 use super::failures::{FailedAttemptReport, RoleCounts};
 use super::rounds::{McCompletion, RecoveryPolicy};
 use super::rows::{
-    BackendRunRef, BlockRow, NodeCounts, OutputStep, OutputStepKind, RequestFileCounts, RequestProcess,
+    BackendRunRef, BlockRow, NodeCounts, OutputStep, OutputStepKind, RequestFileCounts, RequestProgress,
 };
 use super::{RequestView, outputs};
 use decision_builder::DecisionBuilder;
@@ -56,7 +56,7 @@ pub struct LifecycleInputs<'a> {
 /// Results of effects, and reports of the backend about the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LifecycleEvent {
-    Imported(Box<RequestProcess>),
+    Imported(Box<RequestProgress>),
     ImportFailed(EffectFailure),
     Planned(Box<PlannedRound>),
     /// There is nothing (more) to plan.
@@ -346,7 +346,7 @@ pub struct LifecycleDecision {
 
 impl LifecycleDecision {
     /// Returns the commit for the store; `None` if nothing changes.
-    pub fn commit(&self, view: &RequestView, at: Timestamp) -> Option<RequestCommit> {
+    pub fn to_commit(&self, view: &RequestView, at: Timestamp) -> Option<RequestCommit> {
         (!self.changes.is_empty()).then(|| RequestCommit {
             request: view.row.request.request_name.clone(),
             version: view.row.version,

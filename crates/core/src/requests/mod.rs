@@ -19,6 +19,7 @@ pub mod admission;
 pub mod bans;
 pub mod change;
 pub mod correlated_failures;
+pub mod derived_uuids;
 pub mod document;
 pub mod failures;
 pub mod input_files;
@@ -29,7 +30,6 @@ mod request_view;
 pub mod rounds;
 pub mod rows;
 pub mod transitions;
-pub mod uuids;
 pub mod versions;
 
 pub use request_view::RequestView;

@@ -26,7 +26,7 @@ impl OutputRetryPolicy {
     /// back.
     fn is_due(&self, step: &OutputStep, now: Timestamp) -> bool {
         let longest = self.backoff.iter().max().copied().unwrap_or_default();
-        step.due_at <= now || step.due_at > now.after(longest)
+        step.due_at <= now || step.due_at > now.plus(longest)
     }
 }
 
@@ -123,20 +123,20 @@ pub enum StepFailureDecision {
 pub fn decide_step_failure(
     step: &OutputStep,
     error: &str,
-    patience: &OutputRetryPolicy,
+    max_wait: &OutputRetryPolicy,
     now: Timestamp,
 ) -> StepFailureDecision {
     let first = step.first_failed_at.unwrap_or(now);
-    let turn = (step.attempts as usize).min(patience.backoff.len().saturating_sub(1));
-    let wait = patience.backoff.get(turn).copied().unwrap_or_default();
-    let given_up = now.since(first) >= patience.limit;
+    let turn = (step.attempts as usize).min(max_wait.backoff.len().saturating_sub(1));
+    let wait = max_wait.backoff.get(turn).copied().unwrap_or_default();
+    let given_up = now.since(first) >= max_wait.limit;
     let change = RequestChange::Step {
         block: step.block.clone(),
         unit: step.unit,
         kind: step.kind,
         state: if given_up { OutputStepState::Failed } else { OutputStepState::Pending },
         attempts: step.attempts.saturating_add(1),
-        due_at: now.after(wait),
+        due_at: now.plus(wait),
         first_failed_at: Some(first),
         last_error: Some(error.to_owned()),
         result: None,
@@ -265,7 +265,7 @@ mod tests {
         let policy = OutputRetryPolicy::default();
         let now = Timestamp(1_000_000);
         let longest = *policy.backoff.last().unwrap();
-        for (due_at, count) in [(now.after(longest), 0), (now.after(longest + Duration::from_secs(1)), 1)] {
+        for (due_at, count) in [(now.plus(longest), 0), (now.plus(longest + Duration::from_secs(1)), 1)] {
             let waiting = OutputStep { due_at, ..step(Some(1), OutputStepKind::Register) };
             assert_eq!(ready_steps(&[waiting], &policy, now).0.len(), count, "{due_at}");
         }
@@ -274,13 +274,13 @@ mod tests {
     /// delays grow, and after three days of failures an operator has to decide.
     #[test]
     fn retry_delay_grows_until_the_step_fails() {
-        let patience = OutputRetryPolicy::default();
+        let max_wait = OutputRetryPolicy::default();
         let mut step = step(None, OutputStepKind::Archive);
         let mut now = Timestamp(1_000_000);
         let begin = now;
         let mut waits = Vec::new();
         loop {
-            let (change, over) = match decide_step_failure(&step, "503", &patience, now) {
+            let (change, over) = match decide_step_failure(&step, "503", &max_wait, now) {
                 StepFailureDecision::Retry(change) => (change, false),
                 StepFailureDecision::GivenUp(change) => (change, true),
             };
@@ -299,7 +299,7 @@ mod tests {
         }
         assert_eq!(waits[..7], [60, 300, 1800, 7200, 14_400, 28_800, 28_800]);
         assert!(
-            now.since(begin) >= patience.limit && now.since(begin) < patience.limit + patience.backoff[5]
+            now.since(begin) >= max_wait.limit && now.since(begin) < max_wait.limit + max_wait.backoff[5]
         );
     }
 

@@ -127,10 +127,10 @@ pub fn retry_delay(
     asked: u32,
     spent: Duration,
     limit: Duration,
-    wished: Option<Duration>,
+    requested: Option<Duration>,
 ) -> Option<Duration> {
     let doubled = FIRST_DELAY.saturating_mul(1 << asked.saturating_sub(1).min(8)).min(MAX_DELAY);
-    let pause = wished.map_or(doubled, |wished| wished.max(doubled));
+    let pause = requested.map_or(doubled, |requested| requested.max(doubled));
     (spent.saturating_add(pause) < limit).then_some(pause)
 }
 
@@ -216,10 +216,10 @@ mod tests {
             None,
             "the time limit would be exceeded"
         );
-        let wished = |seconds| retry_delay(1, Duration::ZERO, limit, Some(Duration::from_secs(seconds)));
-        assert_eq!(wished(0), Some(FIRST_DELAY));
-        assert_eq!(wished(20), Some(Duration::from_secs(20)));
-        assert_eq!(wished(60), None, "the delay is too long");
+        let requested = |seconds| retry_delay(1, Duration::ZERO, limit, Some(Duration::from_secs(seconds)));
+        assert_eq!(requested(0), Some(FIRST_DELAY));
+        assert_eq!(requested(20), Some(Duration::from_secs(20)));
+        assert_eq!(requested(60), None, "the delay is too long");
         assert_eq!(retry_delay(u32::MAX, Duration::MAX, limit, None), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::change::{BlockChange, RequestChange, RunChange};
 use super::failures::FailureTally;
-use super::rows::{BlockRow, OutputStep, OutputStepState, RequestProcess, RequestRow, RunRow};
+use super::rows::{BlockRow, OutputStep, OutputStepState, RequestProgress, RequestRow, RunRow};
 use std::sync::Arc;
 use windlass_types::Timestamp;
 use windlass_types::requests::{RequestOverrides, RequestRunStatus};
@@ -11,7 +11,7 @@ use windlass_types::requests::{RequestOverrides, RequestRunStatus};
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestView {
     pub row: RequestRow,
-    pub process: Option<RequestProcess>,
+    pub process: Option<RequestProgress>,
     /// The latest run.
     pub run: Option<RunRow>,
     /// Failed attempts of the latest run. Shared, because it may be large and views are cloned often.
@@ -32,7 +32,7 @@ impl RequestView {
     /// Whether its current round does not continue with these exclusions: it was planned with excluded files,
     /// and its remaining work is left to the next round.
     pub fn is_outdated_by(&self, overrides: &RequestOverrides) -> bool {
-        let is_open = |process: &&RequestProcess| process.settled <= process.round;
+        let is_open = |process: &&RequestProgress| process.settled <= process.round;
         let Some(process) = self.process.as_ref().filter(is_open) else { return false };
         overrides.excluded_files.len() as u64 > process.excluded
             && self.run_of_round().is_some_and(|run| run.status != RequestRunStatus::Completed)

@@ -9,10 +9,10 @@
 //! ```
 
 use super::failures::FailureTally;
-use super::rows::{RequestOverrides, RequestProcess, RoundExtent, RunRow};
+use super::rows::{RequestOverrides, RequestProgress, RoundExtent, RunRow};
 use crate::round_plan::RoundPlan;
 use std::time::Duration;
-use windlass_types::requests::{GenerationParams, ProductionStep, Request, RequestRunStatus};
+use windlass_types::requests::{GenerationParams, PriorityStep, Request, RequestRunStatus};
 
 /// When a request for generated events is complete (DESIGN 6.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum RoundDecision {
 /// Decides after a round that is settled, and whose completed work units are registered.
 pub fn decide_after_round(
     request: &Request,
-    process: &RequestProcess,
+    process: &RequestProgress,
     ended: RoundEnd,
     completion: McCompletion,
 ) -> RoundDecision {
@@ -82,7 +82,7 @@ pub fn decide_after_round(
 
 /// Whether a filter may have rejected all events by chance: plausible for few events, but not for many, and not
 /// repeatedly.
-fn may_be_chance(generation: &GenerationParams, process: &RequestProcess, ended: RoundEnd) -> bool {
+fn may_be_chance(generation: &GenerationParams, process: &RequestProgress, ended: RoundEnd) -> bool {
     /// Expected number of events from which an empty result is no coincidence.
     const MUCH: u64 = 10;
     const OFTEN: u32 = 3;
@@ -185,7 +185,7 @@ fn describe_failures(run: &RunRow) -> String {
 
 /// Returns the number of production steps reached (R-045), possibly several at once. A step is a share of the
 /// whole request, independent of rounds.
-pub fn count_steps_reached(steps: &[ProductionStep], process: &RequestProcess, run: &RunRow) -> usize {
+pub fn count_steps_reached(steps: &[PriorityStep], process: &RequestProgress, run: &RunRow) -> usize {
     let done = share_done(process, run);
     steps.iter().take_while(|step| step.fraction <= done).count()
 }
@@ -195,7 +195,7 @@ pub fn count_steps_reached(steps: &[ProductionStep], process: &RequestProcess, r
 /// `None`: no step remains.
 pub fn amount_until_next_step(request: &Request, done: u64, left: u64) -> Option<u64> {
     let whole = request.generation.map_or(done.saturating_add(left), |generation| generation.events);
-    let missing = |step: &ProductionStep| {
+    let missing = |step: &PriorityStep| {
         let reached_at = (step.fraction * whole as f64).ceil() as u64;
         reached_at.checked_sub(done).filter(|missing| *missing > 0)
     };
@@ -203,7 +203,7 @@ pub fn amount_until_next_step(request: &Request, done: u64, left: u64) -> Option
 }
 
 /// Returns the part of the request that a round with this plan covers. Generated events count after the filter.
-pub fn round_extent(request: &Request, process: &RequestProcess, plan: &RoundPlan) -> RoundExtent {
+pub fn round_extent(request: &Request, process: &RequestProgress, plan: &RoundPlan) -> RoundExtent {
     let Some(generation) = &request.generation else {
         let planned = plan.files.len() as u64;
         return RoundExtent { before: process.files.processed, planned, later: plan.left_out.later };
@@ -217,7 +217,7 @@ pub fn round_extent(request: &Request, process: &RequestProcess, plan: &RoundPla
 
 /// Returns the share of the whole request that is done, including the completed work units of the current
 /// round.
-pub fn share_done(process: &RequestProcess, run: &RunRow) -> f64 {
+pub fn share_done(process: &RequestProgress, run: &RunRow) -> f64 {
     if run.totals.units == 0 {
         return 0.0;
     }
@@ -270,7 +270,7 @@ mod tests {
             events_per_lumi: 10,
             filter_efficiency: 0.5,
         });
-        let process = RequestProcess {
+        let process = RequestProgress {
             extent: RoundExtent { before: 0, planned: 1000, later: 0 },
             ..samples::process()
         };
@@ -305,7 +305,7 @@ mod tests {
                 events_per_lumi: 10,
                 filter_efficiency,
             });
-            let process = RequestProcess {
+            let process = RequestProgress {
                 extent: RoundExtent { before: 100 - planned, planned, later: 0 },
                 events_produced: 100 - planned,
                 empty_rounds,
@@ -427,8 +427,8 @@ mod tests {
 
     #[test]
     fn round_ends_at_the_next_production_step() {
-        type Row<'s> = (Option<u64>, u64, u64, &'s [ProductionStep], Option<u64>);
-        let steps = [0.1, 0.5].map(|fraction| ProductionStep { fraction, priority: 50 });
+        type Row<'s> = (Option<u64>, u64, u64, &'s [PriorityStep], Option<u64>);
+        let steps = [0.1, 0.5].map(|fraction| PriorityStep { fraction, priority: 50 });
         // events to generate, done, files left, steps → amount until the next one
         let table: [Row<'_>; 8] = [
             (None, 0, 100, &steps, Some(10)),
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn several_production_steps_can_be_reached_at_once() {
         let steps =
-            [ProductionStep { fraction: 0.1, priority: 80 }, ProductionStep { fraction: 0.5, priority: 50 }];
+            [PriorityStep { fraction: 0.1, priority: 80 }, PriorityStep { fraction: 0.5, priority: 50 }];
         for (done, total, reached) in
             [(0, 20, 0), (1, 20, 0), (2, 20, 1), (9, 20, 1), (10, 20, 2), (20, 20, 2), (0, 0, 0)]
         {
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn production_steps_are_fractions_of_the_request() {
         let steps =
-            [ProductionStep { fraction: 0.1, priority: 80 }, ProductionStep { fraction: 0.5, priority: 50 }];
+            [PriorityStep { fraction: 0.1, priority: 80 }, PriorityStep { fraction: 0.5, priority: 50 }];
         // before, planned, later, completed units of 10 → steps reached
         let table = [
             (0, 90, 910, 10, 0),
@@ -489,7 +489,7 @@ mod tests {
         ];
         for (before, planned, later, done, reached) in table {
             let process =
-                RequestProcess { extent: RoundExtent { before, planned, later }, ..samples::process() };
+                RequestProgress { extent: RoundExtent { before, planned, later }, ..samples::process() };
             let run = RunRow { units_completed: done, ..samples::run(10) };
             let found = count_steps_reached(&steps, &process, &run);
             assert_eq!(found, reached, "{before} {planned} {later}: {done}");

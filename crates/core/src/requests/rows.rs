@@ -1,6 +1,6 @@
 //! Rows of a request in the database, as values.
 //!
-//! A request has one [`RequestProcess`] (the *workflow* of the requests API); a process has runs (there:
+//! A request has one [`RequestProgress`] (the *workflow* of the requests API); a process has runs (there:
 //! *DAGs*), one after another; its outputs are collected in blocks; and the work on outputs is a list of
 //! [`OutputStep`]s that survives crashes.
 
@@ -86,7 +86,7 @@ pub enum RequestCommandKind {
 /// The progress of a request over all of its rounds: its current round, and where the next one begins. The
 /// requests API calls it the *workflow* of the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RequestProcess {
+pub struct RequestProgress {
     pub uuid: String,
     pub request_name: String,
     /// From 0; a round is planned once and has one run plus those that continue it.

@@ -4,7 +4,7 @@
 //! if the sets are, so every name counts once.
 
 use super::NameSetDigest;
-use crate::edges::DependencyEdges;
+use crate::dependency_edges::DependencyEdges;
 use rustc_hash::FxHashSet;
 
 /// Returns the digests by job number. `name` returns the digest of one name.
@@ -71,7 +71,7 @@ fn pairs_of_job(sorted: &[(u32, u32)], job: u32) -> &[(u32, u32)] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edges::DependencyEdgesBuilder;
+    use crate::dependency_edges::DependencyEdgesBuilder;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

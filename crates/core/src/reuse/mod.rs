@@ -10,8 +10,8 @@ mod dependencies;
 pub use definition::{AcceptedChange, DefinitionField, NameSetDigest, ParseAcceptError, ReuseDefinition};
 pub use dependencies::dependency_digests;
 
-use crate::edges::DependencyEdges;
-use crate::graph::DependencyCycle;
+use crate::dependency_edges::DependencyEdges;
+use crate::dependency_graph::DependencyCycle;
 use crate::topological_order::TopologicalOrder;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
@@ -214,8 +214,10 @@ pub fn decide_reuse(question: &ReuseQuery<'_>) -> Result<Vec<ReuseDecision>, Dep
         }
         let now = (question.current)(node);
         let own = own_reason(question, node, &now, &rewritten);
-        let reason =
-            own.or(reached.map(|stir| RerunReason::Upstream { job: stir.cause, through: stir.direct }));
+        let reason = own.or(reached.map(|upstream_rerun| RerunReason::Upstream {
+            job: upstream_rerun.cause,
+            through: upstream_rerun.direct,
+        }));
         let Some(reason) = reason else { continue };
         let cause = if let RerunReason::Upstream { job, .. } = reason { job } else { node };
         upstream_reruns[node as usize] = Some(UpstreamRerun { cause, direct: node });

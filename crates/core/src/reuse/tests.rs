@@ -1,7 +1,7 @@
 //! Each reason by example, and properties of random workflows.
 
 use super::*;
-use crate::edges::DependencyEdgesBuilder;
+use crate::dependency_edges::DependencyEdgesBuilder;
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ fn state(mtime_ns: i64, hash: Option<&str>) -> FileSnapshot {
 
 /// `prepare` reads raw and writes clean; `solve` reads clean and writes out; `plot` waits for solve.
 #[derive(Clone)]
-struct World {
+struct Fixture {
     old: Vec<PreviousJob<'static>>,
     now: Vec<ReuseDefinition<'static>>,
     disk: BTreeMap<String, FileSnapshot>,
@@ -33,7 +33,7 @@ fn job(name: &'static str, inputs: &[&'static str], outputs: &[&'static str]) ->
     }
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let now = vec![
             job("prepare", &["raw"], &["clean"]),
@@ -139,38 +139,42 @@ fn rerun_reasons_are_described() {
 
 #[test]
 fn unchanged_workflow_reruns_nothing() {
-    let world = World::new();
-    world.expect([None, None, None]);
+    let fixture = Fixture::new();
+    fixture.expect([None, None, None]);
     assert_eq!(
-        ReuseSummary::from_decisions(&world.decide()),
+        ReuseSummary::from_decisions(&fixture.decide()),
         ReuseSummary { reused: 3, ..ReuseSummary::default() }
     );
 }
 
 #[test]
 fn new_job_and_its_dependents_run() {
-    let mut world = World::new();
-    world.old.remove(1);
-    world.expect([None, Some(RerunReason::New), Some(upstream(1, 1))]);
+    let mut fixture = Fixture::new();
+    fixture.old.remove(1);
+    fixture.expect([None, Some(RerunReason::New), Some(upstream(1, 1))]);
 }
 
 #[test]
 fn incomplete_jobs_run_and_disabled_stay_disabled() {
-    let mut world = World::new();
-    world.old[1].status = JobStatus::Failed;
-    world.expect([None, Some(RerunReason::NotCompleted { status: JobStatus::Failed }), Some(upstream(1, 1))]);
-    world.old[1].status = JobStatus::Disabled;
-    world.expect([None, None, None]);
+    let mut fixture = Fixture::new();
+    fixture.old[1].status = JobStatus::Failed;
+    fixture.expect([
+        None,
+        Some(RerunReason::NotCompleted { status: JobStatus::Failed }),
+        Some(upstream(1, 1)),
+    ]);
+    fixture.old[1].status = JobStatus::Disabled;
+    fixture.expect([None, None, None]);
 }
 
 #[test]
 fn rerun_names_its_nearest_cause() {
-    let mut world = World::new();
-    world.disk.insert("raw".into(), state(8, None));
+    let mut fixture = Fixture::new();
+    fixture.disk.insert("raw".into(), state(8, None));
     let changed =
         RerunReason::InputChanged { file: "raw".into(), old: Some(state(7, None)), new: state(8, None) };
-    world.expect([Some(changed), Some(upstream(0, 0)), Some(upstream(0, 1))]);
-    let summary = ReuseSummary::from_decisions(&world.decide());
+    fixture.expect([Some(changed), Some(upstream(0, 0)), Some(upstream(0, 1))]);
+    let summary = ReuseSummary::from_decisions(&fixture.decide());
     assert_eq!((summary.files, summary.upstream, summary.rerun_count()), (1, 2, 3));
 }
 
@@ -207,15 +211,15 @@ fn every_changed_field_is_shown_with_old_and_new_value() {
         ),
     ];
     for (edit, reason) in cases {
-        let mut world = World::new();
-        world.old[2].definition.depends_on = Some(NameSetDigest::from_names(["solve"]));
-        world.now[2].depends_on = Some(NameSetDigest::from_names(["solve"]));
-        edit(&mut world.now[2]);
-        world.expect([None, None, reason.clone()]);
+        let mut fixture = Fixture::new();
+        fixture.old[2].definition.depends_on = Some(NameSetDigest::from_names(["solve"]));
+        fixture.now[2].depends_on = Some(NameSetDigest::from_names(["solve"]));
+        edit(&mut fixture.now[2]);
+        fixture.expect([None, None, reason.clone()]);
         let Some(RerunReason::Changed { field, .. }) = reason else { unreachable!() };
-        world.accepted = vec![format!("plot:{field}").parse().unwrap()];
+        fixture.accepted = vec![format!("plot:{field}").parse().unwrap()];
         if field != DefinitionField::OutputFiles && field != DefinitionField::InputFiles {
-            world.expect([None, None, None]);
+            fixture.expect([None, None, None]);
         }
     }
 }
@@ -223,24 +227,24 @@ fn every_changed_field_is_shown_with_old_and_new_value() {
 #[test]
 fn order_of_variables_files_and_dependencies_is_ignored() {
     let pair = |name: &str| (name.to_owned(), "1".to_owned());
-    let mut world = World::new();
-    world.old[2].definition.env = vec![pair("A"), pair("B")].into();
-    world.now[2].env = vec![pair("B"), pair("A")].into();
-    world.old[2].definition.depends_on = Some(NameSetDigest::from_names(["a", "b"]));
-    world.now[2].depends_on = Some(NameSetDigest::from_names(["b"]) + NameSetDigest::from_names(["a"]));
-    world.expect([None, None, None]);
+    let mut fixture = Fixture::new();
+    fixture.old[2].definition.env = vec![pair("A"), pair("B")].into();
+    fixture.now[2].env = vec![pair("B"), pair("A")].into();
+    fixture.old[2].definition.depends_on = Some(NameSetDigest::from_names(["a", "b"]));
+    fixture.now[2].depends_on = Some(NameSetDigest::from_names(["b"]) + NameSetDigest::from_names(["a"]));
+    fixture.expect([None, None, None]);
 }
 
 #[test]
 fn files_with_equal_contents_are_unchanged() {
-    let mut world = World::new();
-    world.old[0].files.as_mut().unwrap().inputs[0] = Some(state(7, Some("abc")));
-    world.disk.insert("raw".into(), state(9, Some("abc")));
-    world.expect([None, None, None]);
+    let mut fixture = Fixture::new();
+    fixture.old[0].files.as_mut().unwrap().inputs[0] = Some(state(7, Some("abc")));
+    fixture.disk.insert("raw".into(), state(9, Some("abc")));
+    fixture.expect([None, None, None]);
     let new = state(7, Some("xyz"));
-    world.disk.insert("raw".into(), new.clone());
+    fixture.disk.insert("raw".into(), new.clone());
     let old = Some(state(7, Some("abc")));
-    world.expect([
+    fixture.expect([
         Some(RerunReason::InputChanged { file: "raw".into(), old, new }),
         Some(upstream(0, 0)),
         Some(upstream(0, 1)),
@@ -249,11 +253,11 @@ fn files_with_equal_contents_are_unchanged() {
 
 #[test]
 fn missing_files_rerun_a_job() {
-    let mut world = World::new();
-    world.disk.remove("out");
-    world.expect([None, Some(RerunReason::OutputMissing { file: "out".into() }), Some(upstream(1, 1))]);
-    world.disk.remove("raw");
-    world.expect([
+    let mut fixture = Fixture::new();
+    fixture.disk.remove("out");
+    fixture.expect([None, Some(RerunReason::OutputMissing { file: "out".into() }), Some(upstream(1, 1))]);
+    fixture.disk.remove("raw");
+    fixture.expect([
         Some(RerunReason::InputMissing { file: "raw".into() }),
         Some(RerunReason::OutputMissing { file: "out".into() }),
         Some(upstream(1, 1)),
@@ -263,8 +267,8 @@ fn missing_files_rerun_a_job() {
 /// An output that was overwritten: the result is lost although the file exists.
 #[test]
 fn modified_output_reruns_its_job() {
-    let mut world = World::new();
-    world.disk.insert("out".into(), state(8, None));
+    let mut fixture = Fixture::new();
+    fixture.disk.insert("out".into(), state(8, None));
     let reason =
         RerunReason::OutputChanged { file: "out".into(), old: Some(state(7, None)), new: state(8, None) };
     assert_eq!(
@@ -272,40 +276,40 @@ fn modified_output_reruns_its_job() {
         "output out changed since: 1970-01-01T00:00:00.000Z → 1970-01-01T00:00:00.000Z"
     );
     assert_eq!(ReuseSummary::from_decisions(&[ReuseDecision::Run(reason.clone())]).files, 1);
-    world.expect([None, Some(reason.clone()), Some(upstream(1, 1))]);
-    world.accepted = vec!["solve:output_files".parse().unwrap()];
-    world.expect([None, None, None]);
-    world.accepted.clear();
-    world.shared = "out";
-    world.expect([None, None, None]);
-    world.shared = "";
+    fixture.expect([None, Some(reason.clone()), Some(upstream(1, 1))]);
+    fixture.accepted = vec!["solve:output_files".parse().unwrap()];
+    fixture.expect([None, None, None]);
+    fixture.accepted.clear();
+    fixture.shared = "out";
+    fixture.expect([None, None, None]);
+    fixture.shared = "";
     // Equal contents: only touched.
-    world.old[1].files.as_mut().unwrap().outputs[0] = Some(state(7, Some("abc")));
-    world.disk.insert("out".into(), state(9, Some("abc")));
-    world.expect([None, None, None]);
-    world.old[1].files.as_mut().unwrap().outputs.clear();
+    fixture.old[1].files.as_mut().unwrap().outputs[0] = Some(state(7, Some("abc")));
+    fixture.disk.insert("out".into(), state(9, Some("abc")));
+    fixture.expect([None, None, None]);
+    fixture.old[1].files.as_mut().unwrap().outputs.clear();
     let lost = RerunReason::OutputChanged { file: "out".into(), old: None, new: state(9, Some("abc")) };
-    world.expect([None, Some(lost), Some(upstream(1, 1))]);
+    fixture.expect([None, Some(lost), Some(upstream(1, 1))]);
 }
 
 #[test]
 fn file_modified_in_place_is_compared_after_the_job() {
-    let mut world = World::new();
-    for definition in [&mut world.old[0].definition, &mut world.now[0]] {
+    let mut fixture = Fixture::new();
+    for definition in [&mut fixture.old[0].definition, &mut fixture.now[0]] {
         definition.outputs = vec!["raw".into()];
     }
-    world.old[0].files =
+    fixture.old[0].files =
         Some(AttemptFiles { inputs: vec![Some(state(3, None))], outputs: vec![Some(state(7, None))] });
-    world.expect([None, None, None]);
-    world.disk.insert("raw".into(), state(9, None));
-    assert!(matches!(world.decide()[0], ReuseDecision::Run(RerunReason::OutputChanged { .. })));
+    fixture.expect([None, None, None]);
+    fixture.disk.insert("raw".into(), state(9, None));
+    assert!(matches!(fixture.decide()[0], ReuseDecision::Run(RerunReason::OutputChanged { .. })));
 }
 
 #[test]
 fn file_to_be_rewritten_is_no_rerun_reason() {
-    let mut world = World::new();
-    world.disk.remove("clean");
-    world.expect([
+    let mut fixture = Fixture::new();
+    fixture.disk.remove("clean");
+    fixture.expect([
         Some(RerunReason::OutputMissing { file: "clean".into() }),
         Some(upstream(0, 0)),
         Some(upstream(0, 1)),
@@ -314,17 +318,17 @@ fn file_to_be_rewritten_is_no_rerun_reason() {
 
 #[test]
 fn files_without_a_record_count_as_changed() {
-    let mut world = World::new();
-    world.old[1].files = None;
-    world.expect([None, Some(RerunReason::NoRecord), Some(upstream(1, 1))]);
+    let mut fixture = Fixture::new();
+    fixture.old[1].files = None;
+    fixture.expect([None, Some(RerunReason::NoRecord), Some(upstream(1, 1))]);
 }
 
 #[test]
 fn accepted_new_input_causes_no_rerun() {
-    let mut world = World::new();
-    world.now[1].inputs.push("raw".into());
-    world.accepted = vec!["solve:input_files".parse().unwrap()];
-    world.expect([None, None, None]);
+    let mut fixture = Fixture::new();
+    fixture.now[1].inputs.push("raw".into());
+    fixture.accepted = vec!["solve:input_files".parse().unwrap()];
+    fixture.expect([None, None, None]);
 }
 
 #[test]

@@ -21,8 +21,8 @@ mod work_units;
 
 pub use input::{PlanInput, PlanSettings, RetriesByRole, RoundStart};
 pub use plan_tables::{
-    FileReplica, FileSlice, GeneratedRange, LumiRange, NodeInput, NodeWork, PlanBlock, PlanFile, PlanNode,
-    PlanRemainder, PlanResources, PlanUnit, RoundPlan, SlicePart,
+    FileReplica, FileSlice, GeneratedRange, LumiRange, PlanBlock, PlanFile, PlanJob, PlanJobInput,
+    PlanJobWork, PlanRemainder, PlanResources, PlanUnit, RoundPlan, SlicePart,
 };
 pub use problems::{PlanProblem, PlanProblemCause};
 pub use summary::{PlanSummary, SiteShare, ValueSpread};

@@ -45,7 +45,7 @@ pub struct RoundPlan {
     pub(super) site_sets: Vec<Vec<u32>>,
     pub(super) slices: Vec<FileSlice>,
     pub(super) ranges: Vec<LumiRange>,
-    pub(super) nodes: Vec<PlanNodeRow>,
+    pub(super) nodes: Vec<PlanJobRow>,
     pub(super) units: Vec<PlanUnitRow>,
     /// Blocks of one dataset: all datasets have the same.
     pub(super) blocks: Vec<PlanBlockRow>,
@@ -135,7 +135,7 @@ pub struct GeneratedRange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeWork {
+pub enum PlanJobWork {
     /// Indices into the slices of the plan.
     Read {
         from: u32,
@@ -146,8 +146,8 @@ pub enum NodeWork {
 
 /// A processing job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PlanNodeRow {
-    pub(super) work: NodeWork,
+pub(super) struct PlanJobRow {
+    pub(super) work: PlanJobWork,
     pub(super) events: u64,
     pub(super) output_events: u64,
     pub(super) sites: SiteSetId,
@@ -191,7 +191,7 @@ impl RoundPlan {
     }
 
     /// Returns all processing jobs, unit by unit.
-    pub fn nodes(&self) -> impl Iterator<Item = PlanNode<'_>> {
+    pub fn nodes(&self) -> impl Iterator<Item = PlanJob<'_>> {
         self.units().flat_map(|unit| unit.nodes())
     }
 
@@ -256,9 +256,9 @@ impl<'a> PlanUnit<'a> {
         2 * u64::from(self.len()) + 1
     }
 
-    pub fn nodes(&self) -> impl ExactSizeIterator<Item = PlanNode<'a>> + use<'a> {
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = PlanJob<'a>> + use<'a> {
         let (plan, row) = (self.plan, self.row());
-        (row.from..row.to).map(move |node| PlanNode { plan, node, index: node - row.from })
+        (row.from..row.to).map(move |node| PlanJob { plan, node, index: node - row.from })
     }
 
     /// Returns the sites that can run all of it; never empty.
@@ -278,14 +278,14 @@ impl<'a> PlanUnit<'a> {
 
 /// A processing job.
 #[derive(Clone, Copy, Debug)]
-pub struct PlanNode<'a> {
+pub struct PlanJob<'a> {
     plan: &'a RoundPlan,
     node: u32,
     index: u32,
 }
 
-impl<'a> PlanNode<'a> {
-    fn row(&self) -> &'a PlanNodeRow {
+impl<'a> PlanJob<'a> {
+    fn row(&self) -> &'a PlanJobRow {
         &self.plan.nodes[self.node as usize]
     }
 
@@ -330,30 +330,30 @@ impl<'a> PlanNode<'a> {
 
     pub fn generated(&self) -> Option<GeneratedRange> {
         match self.row().work {
-            NodeWork::Generate(generated) => Some(generated),
-            NodeWork::Read { .. } => None,
+            PlanJobWork::Generate(generated) => Some(generated),
+            PlanJobWork::Read { .. } => None,
         }
     }
 
     /// Returns its input. A file may occur several times with consecutive windows of events.
-    pub fn inputs(&self) -> impl ExactSizeIterator<Item = NodeInput<'a>> + use<'a> {
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = PlanJobInput<'a>> + use<'a> {
         let plan = self.plan;
         let slices = match self.row().work {
-            NodeWork::Read { from, to } => &plan.slices[from as usize..to as usize],
-            NodeWork::Generate(_) => &[],
+            PlanJobWork::Read { from, to } => &plan.slices[from as usize..to as usize],
+            PlanJobWork::Generate(_) => &[],
         };
-        slices.iter().map(move |&slice| NodeInput { plan, slice })
+        slices.iter().map(move |&slice| PlanJobInput { plan, slice })
     }
 }
 
 /// Part of a file that a job reads.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeInput<'a> {
+pub struct PlanJobInput<'a> {
     plan: &'a RoundPlan,
     slice: FileSlice,
 }
 
-impl<'a> NodeInput<'a> {
+impl<'a> PlanJobInput<'a> {
     pub fn file(&self) -> &'a PlanFile {
         &self.plan.files[self.slice.file as usize]
     }
@@ -400,10 +400,10 @@ pub(super) fn assemble_plan(
     let request = input.request;
     let sizing = terms.estimates;
     let mut used = UsedSiteSets { sets, new_ids: FxHashMap::default(), kept: Vec::new() };
-    let nodes: Vec<PlanNodeRow> = draft
+    let nodes: Vec<PlanJobRow> = draft
         .jobs
         .iter()
-        .map(|job| PlanNodeRow {
+        .map(|job| PlanJobRow {
             work: job.work,
             events: job.events,
             output_events: sizing.output_events(job.events),
@@ -476,10 +476,10 @@ fn plan_file(chosen: &SelectedFile<'_>, terms: &PlanParameters) -> PlanFile {
 }
 
 /// Computed from the planned jobs alone, so that numbers cannot overlap or be lost.
-fn next_start(start: RoundStart, nodes: &[PlanNodeRow], blocks: u32) -> RoundStart {
+fn next_start(start: RoundStart, nodes: &[PlanJobRow], blocks: u32) -> RoundStart {
     let generated = nodes.iter().filter_map(|node| match node.work {
-        NodeWork::Generate(generated) => Some(generated),
-        NodeWork::Read { .. } => None,
+        PlanJobWork::Generate(generated) => Some(generated),
+        PlanJobWork::Read { .. } => None,
     });
     let begin = RoundStart { first_block: start.first_block + blocks, ..start };
     generated.fold(begin, |next, made| RoundStart {

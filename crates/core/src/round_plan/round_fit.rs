@@ -5,7 +5,7 @@
 use super::file_selection::SelectedFile;
 use super::input::PlanInput;
 use super::parameters::PlanParameters;
-use super::plan_tables::NodeWork;
+use super::plan_tables::PlanJobWork;
 use super::problems::PlanProblem;
 use super::site_sets::SiteSets;
 use super::split::{PlanDraft, split_input};
@@ -88,7 +88,7 @@ fn last_units(draft: &PlanDraft, units: &[PlannedUnit], joined: &mut LinkedFiles
     let mut last_unit = vec![0u32; files];
     for (index, unit) in units.iter().enumerate() {
         for job in &draft.jobs[unit.jobs.start as usize..unit.jobs.end as usize] {
-            let NodeWork::Read { from, to } = job.work else { continue };
+            let PlanJobWork::Read { from, to } = job.work else { continue };
             for slice in &draft.slices[from as usize..to as usize] {
                 let group = joined.find_root(slice.file) as usize;
                 last_unit[group] = last_unit[group].max(index as u32);

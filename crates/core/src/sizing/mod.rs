@@ -273,9 +273,9 @@ fn plan_memory(
     let blind = if ended > 0 { asked.0 as f64 * rules.memory_multiplier } else { 0.0 };
     let to = usage_statistics::round_memory(measured.max(blind)).max(MIN_MEMORY);
     let is_less = to < asked;
-    let worth = asked.0.saturating_sub(to.0) > MEMORY_WORTH_SAVING;
+    let is_worth_changing = asked.0.saturating_sub(to.0) > MEMORY_WORTH_SAVING;
     let over = ended > 0 || used.is_some_and(|used| used.max > asked.0 as f64);
-    if (used.is_none() && ended == 0) || (is_less && !worth) || (!is_less && !over) {
+    if (used.is_none() && ended == 0) || (is_less && !is_worth_changing) || (!is_less && !over) {
         return None;
     }
     let evidence = match used {
@@ -303,9 +303,9 @@ fn plan_cpus(
     let cores = used.max / 100.0 * rules.cpu_multiplier;
     let to = usage_statistics::round_up(cores).clamp(1, u64::from(u32::MAX)) as u32;
     let is_less = to < asked;
-    let worth = f64::from(asked) * 100.0 - f64::from(to) * 100.0 > CPU_PERCENT_WORTH_SAVING;
+    let is_worth_changing = f64::from(asked) * 100.0 - f64::from(to) * 100.0 > CPU_PERCENT_WORTH_SAVING;
     let over = used.max > f64::from(asked) * 100.0 + CPU_PERCENT_NOISE;
-    if to == asked || (is_less && !worth) || (!is_less && !over) {
+    if to == asked || (is_less && !is_worth_changing) || (!is_less && !over) {
         return None;
     }
     let [p95, max] = [used.p95, used.max].map(|percent| format!("{percent:.0} %"));
@@ -330,9 +330,9 @@ fn plan_runtime(
     let blind = if ended > 0 { asked.as_secs_f64() * rules.runtime_multiplier } else { 0.0 };
     let to = usage_statistics::round_runtime(measured.max(blind)).max(MIN_RUNTIME);
     let is_less = to < asked;
-    let worth = asked.saturating_sub(to) > RUNTIME_WORTH_SAVING;
+    let is_worth_changing = asked.saturating_sub(to) > RUNTIME_WORTH_SAVING;
     let over = ended > 0 || used.max > asked.as_secs_f64();
-    if to == asked || (is_less && !worth) || (!is_less && !over) {
+    if to == asked || (is_less && !is_worth_changing) || (!is_less && !over) {
         return None;
     }
     let [p95, max] = [used.p95, used.max].map(|seconds| format_duration(Duration::from_secs_f64(seconds)));

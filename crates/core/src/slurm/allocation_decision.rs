@@ -8,7 +8,7 @@
 
 use super::allocation_rows::AllocationChange;
 use super::pending_reasons;
-use super::slurm_jobs::{AccountedJob, QueueJob};
+use super::slurm_jobs::{SacctJob, SqueueJob};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use windlass_types::Timestamp;
@@ -18,7 +18,7 @@ use windlass_types::slurm::{Allocation, AllocationState, SlurmJobState};
 #[derive(Clone, Debug)]
 pub struct AllocationObservation<'a> {
     /// The jobs with the allocation's number or tag. `None`: the controller did not answer.
-    pub queue: Option<Vec<&'a QueueJob>>,
+    pub queue: Option<Vec<&'a SqueueJob>>,
     pub accounting: AccountingReply<'a>,
     pub workers: AllocationWorkers,
     /// Why it is no longer needed.
@@ -36,7 +36,7 @@ pub enum AccountingReply<'a> {
     /// This cluster has no accounting.
     Disabled,
     /// The jobs with the allocation's number or tag; the last row of each.
-    Answered(Vec<&'a AccountedJob>),
+    Answered(Vec<&'a SacctJob>),
 }
 
 /// The workers of an allocation.
@@ -100,10 +100,10 @@ pub enum SlurmEffect {
 pub fn decide_allocation(
     row: &Allocation,
     sight: &AllocationObservation<'_>,
-    patience: &AllocationTimeouts,
+    max_wait: &AllocationTimeouts,
     now: Timestamp,
 ) -> AllocationDecision {
-    let case = AllocationCase { row, observation: sight, timeouts: patience, now };
+    let case = AllocationCase { row, observation: sight, timeouts: max_wait, now };
     match row.state {
         AllocationState::Intended => case.decide_intended(),
         AllocationState::Submitting => case.decide_submitting(),
@@ -134,11 +134,11 @@ pub enum TaggedAllocation {
 /// Finds jobs that must be canceled: a second one of an allocation, one of an ended allocation, and ones with a
 /// tag of this server that is not in the database. Jobs with other tags belong to others.
 pub fn find_stray_jobs(
-    queue: &[QueueJob],
+    queue: &[SqueueJob],
     known: &BTreeMap<&str, TaggedAllocation>,
     prefixes: &BTreeSet<&str>,
 ) -> Vec<u64> {
-    let is_stray = |job: &&QueueJob| {
+    let is_stray = |job: &&SqueueJob| {
         let tag = job_tag(job);
         job.is_alive()
             && match known.get(tag) {
@@ -151,7 +151,7 @@ pub fn find_stray_jobs(
 }
 
 /// Returns the tag of a job, if it is one of Windlass.
-pub fn job_tag(job: &QueueJob) -> &str {
+pub fn job_tag(job: &SqueueJob) -> &str {
     if job.comment.is_empty() { &job.name } else { &job.comment }
 }
 
@@ -214,18 +214,18 @@ impl AllocationCase<'_> {
             // A submission that was waiting for a stalled controller may not be listed yet.
             return self.on_not_found(1);
         }
-        let booked = match &self.observation.accounting {
+        let accounted = match &self.observation.accounting {
             AccountingReply::NotAsked => {
                 return AllocationDecision { asks_accounting: true, ..AllocationDecision::default() };
             }
             AccountingReply::NoReply => return AllocationDecision::default(),
             AccountingReply::Disabled => None,
             AccountingReply::Answered(jobs) => {
-                let is_later = |job: &&&AccountedJob| self.is_late_enough(job.submitted_at);
+                let is_later = |job: &&&SacctJob| self.is_late_enough(job.submitted_at);
                 jobs.iter().filter(is_later).max_by_key(|job| job.job_id)
             }
         };
-        match (booked, self.unwanted_reason()) {
+        match (accounted, self.unwanted_reason()) {
             (Some(job), _) => self.on_found_accounted(job),
             (None, Some(why)) => self.withdraw(why),
             (None, None) => {
@@ -235,26 +235,26 @@ impl AllocationCase<'_> {
     }
 
     /// An ended job may belong to an earlier submission that was rejected.
-    fn is_of_this_submission(&self, job: &QueueJob) -> bool {
+    fn is_of_this_submission(&self, job: &SqueueJob) -> bool {
         job.is_alive() || self.is_late_enough(job.submitted_at)
     }
 
     fn is_late_enough(&self, submitted_at: Option<Timestamp>) -> bool {
         let called = self.row.submitted_at.unwrap_or(self.row.created_at);
         // Clocks differ.
-        submitted_at.is_none_or(|at| at.after(self.timeouts.until_listed) >= called)
+        submitted_at.is_none_or(|at| at.plus(self.timeouts.until_listed) >= called)
     }
 
     /// The submission had succeeded.
-    fn on_found_queued(&self, job: &QueueJob) -> AllocationDecision {
-        let mut fate = self.on_seen(job);
-        if let Some(change) = &mut fate.change {
+    fn on_found_queued(&self, job: &SqueueJob) -> AllocationDecision {
+        let mut allocation_decision = self.on_seen(job);
+        if let Some(change) = &mut allocation_decision.change {
             change.job_id = Some(Some(job.job_id));
         }
-        fate
+        allocation_decision
     }
 
-    fn on_found_accounted(&self, job: &AccountedJob) -> AllocationDecision {
+    fn on_found_accounted(&self, job: &SacctJob) -> AllocationDecision {
         let mut change = match job.state.filter(|state| state.is_terminal()) {
             Some(state) => self.accounted_end_change(state, job),
             // The next poll shows its state.
@@ -276,16 +276,17 @@ impl AllocationCase<'_> {
     }
 
     /// The controller lists it.
-    fn on_seen(&self, job: &QueueJob) -> AllocationDecision {
+    fn on_seen(&self, job: &SqueueJob) -> AllocationDecision {
         let row = self.row;
         let to = self.state_of(job);
         let mut change = self.new_change(to);
-        let mut fate = AllocationDecision::default();
+        let mut allocation_decision = AllocationDecision::default();
         match to {
             AllocationState::Ended => {
-                fate.asks_accounting = matches!(self.observation.accounting, AccountingReply::NotAsked);
-                let is_to_be_booked = self.awaits_accounting(job);
-                change = if is_to_be_booked {
+                allocation_decision.asks_accounting =
+                    matches!(self.observation.accounting, AccountingReply::NotAsked);
+                let needs_accounting = self.awaits_accounting(job);
+                change = if needs_accounting {
                     self.new_change(AllocationState::Completing)
                 } else {
                     self.end_change(job)
@@ -298,7 +299,7 @@ impl AllocationCase<'_> {
                 } else {
                     reason
                 };
-                fate.alarm = reason
+                allocation_decision.alarm = reason
                     .clone()
                     .filter(|new| pending_reasons::needs_human(new) && row.reason.as_ref() != Some(new));
                 set_if_changed(&mut change.reason, &row.reason, reason);
@@ -320,26 +321,27 @@ impl AllocationCase<'_> {
         if row.missed > 0 {
             change.missed_polls = Some(0);
         }
-        self.cancel_unwanted(to, job, &mut change, &mut fate);
+        self.cancel_unwanted(to, job, &mut change, &mut allocation_decision);
         let was_seen_long_ago =
             row.seen_at.is_none_or(|at| self.now.since(at) >= self.timeouts.seen_interval);
         let nothing = self.new_change(row.state);
         if change != nothing || was_seen_long_ago {
             change.seen_at = Some(self.now);
-            fate.change = Some(change);
+            allocation_decision.change = Some(change);
         }
-        fate
+        allocation_decision
     }
 
     /// Whether accounting has not recorded the end yet: it is slightly behind the controller.
-    fn awaits_accounting(&self, job: &QueueJob) -> bool {
+    fn awaits_accounting(&self, job: &SqueueJob) -> bool {
         let AccountingReply::Answered(jobs) = &self.observation.accounting else { return false };
-        let is_booked = jobs.iter().any(|booked| booked.job_id == job.job_id && booked.state == job.state);
+        let is_accounted =
+            jobs.iter().any(|accounted| accounted.job_id == job.job_id && accounted.state == job.state);
         let is_recent = |ended: Timestamp| self.now.since(ended) < self.timeouts.until_accounted;
-        !is_booked && job.ends_at.is_some_and(is_recent)
+        !is_accounted && job.ends_at.is_some_and(is_recent)
     }
 
-    fn state_of(&self, job: &QueueJob) -> AllocationState {
+    fn state_of(&self, job: &SqueueJob) -> AllocationState {
         let is_under_way = matches!(self.row.state, AllocationState::Running | AllocationState::Completing);
         match job.state {
             Some(state) if state.is_terminal() => AllocationState::Ended,
@@ -363,9 +365,9 @@ impl AllocationCase<'_> {
     fn cancel_unwanted(
         &self,
         to: AllocationState,
-        job: &QueueJob,
+        job: &SqueueJob,
         change: &mut AllocationChange,
-        fate: &mut AllocationDecision,
+        allocation_decision: &mut AllocationDecision,
     ) {
         let silent = match to {
             AllocationState::Pending => self.observation.not_needed_reason.map(str::to_owned),
@@ -376,12 +378,12 @@ impl AllocationCase<'_> {
             change.unwanted_reason.clone_from(&silent);
         }
         if self.row.unwanted.is_some() || silent.is_some() {
-            fate.effects.push(SlurmEffect::Cancel(job.job_id));
-            fate.alarm = None;
+            allocation_decision.effects.push(SlurmEffect::Cancel(job.job_id));
+            allocation_decision.alarm = None;
         }
     }
 
-    fn no_worker_reason(&self, job: &QueueJob) -> Option<String> {
+    fn no_worker_reason(&self, job: &SqueueJob) -> Option<String> {
         let limit = self.timeouts.until_registered;
         let since = job.started_at.or(self.row.started_at)?.max(self.observation.served_since);
         let runs_for = self.now.since(since);
@@ -401,7 +403,7 @@ impl AllocationCase<'_> {
         if self.now.since(submitted) < self.timeouts.until_listed {
             return AllocationDecision::default();
         }
-        let booked = match &self.observation.accounting {
+        let accounted = match &self.observation.accounting {
             AccountingReply::NotAsked => {
                 return AllocationDecision { asks_accounting: true, ..AllocationDecision::default() };
             }
@@ -410,7 +412,7 @@ impl AllocationCase<'_> {
             AccountingReply::Answered(jobs) => jobs.iter().find(|job| job.job_id == id),
         };
         if let Some((job, state)) =
-            booked.and_then(|job| Some((job, job.state.filter(|state| state.is_terminal())?)))
+            accounted.and_then(|job| Some((job, job.state.filter(|state| state.is_terminal())?)))
         {
             return AllocationDecision {
                 change: Some(self.accounted_end_change(state, job)),
@@ -423,7 +425,7 @@ impl AllocationCase<'_> {
         let mut change = self.new_change(AllocationState::Ended);
         change.ended_at = Some(self.now);
         change.missed_polls = Some(2);
-        let kept = booked
+        let kept = accounted
             .map(|job| format!(", though accounting still says {}", job.state_text))
             .unwrap_or_default();
         change.reason = Some(Some(format!("Slurm no longer knows it, and its worker is silent{kept}")));
@@ -440,25 +442,25 @@ impl AllocationCase<'_> {
     }
 
     /// The controller still lists its end; accounting may add its exit code.
-    fn end_change(&self, job: &QueueJob) -> AllocationChange {
-        let booked = match &self.observation.accounting {
-            AccountingReply::Answered(jobs) => jobs.iter().find(|booked| booked.job_id == job.job_id),
+    fn end_change(&self, job: &SqueueJob) -> AllocationChange {
+        let accounted = match &self.observation.accounting {
+            AccountingReply::Answered(jobs) => jobs.iter().find(|accounted| accounted.job_id == job.job_id),
             _ => None,
         };
         let state = job.state.unwrap_or(SlurmJobState::Completed);
-        let same = booked.filter(|booked| booked.state == job.state);
-        let seen = AccountedJob {
+        let same = accounted.filter(|accounted| accounted.state == job.state);
+        let seen = SacctJob {
             job_id: job.job_id,
             state_text: state.name().to_owned(),
             started_at: job.started_at,
             ended_at: job.ends_at,
             nodes: job.nodes.clone(),
-            ..AccountedJob::default()
+            ..SacctJob::default()
         };
         self.accounted_end_change(state, same.copied().unwrap_or(&seen))
     }
 
-    fn accounted_end_change(&self, state: SlurmJobState, job: &AccountedJob) -> AllocationChange {
+    fn accounted_end_change(&self, state: SlurmJobState, job: &SacctJob) -> AllocationChange {
         let mut change = self.new_change(AllocationState::Ended);
         change.end = Some(state);
         change.exit_code.clone_from(&job.exit_code);

@@ -1,7 +1,7 @@
 //! The end of an allocation in plain words: explains why an attempt was lost, or why a job waits.
 
 use super::pending_reasons;
-use crate::outcome::INTERRUPTED;
+use crate::attempt_outcome::INTERRUPTED;
 use std::fmt;
 use windlass_types::AllocationId;
 use windlass_types::slurm::{Allocation, AllocationState, SlurmJobState};
@@ -26,9 +26,9 @@ pub fn describe_end(row: &Allocation) -> String {
 /// Reason of an attempt that was stopped when its allocation ended: `interrupted: allocation 12 (Slurm job
 /// 4711) was preempted`. A worker that left in time was not stopped.
 pub fn interruption_reason(row: &Allocation) -> String {
-    let fate =
+    let ending =
         if row.end == Some(SlurmJobState::Completed) { "came to its end".to_owned() } else { end_text(row) };
-    format!("{INTERRUPTED}: {} {fate}", allocation_name(row))
+    format!("{INTERRUPTED}: {} {ending}", allocation_name(row))
 }
 
 /// Whether all processes of an allocation have certainly ended: its node has reported the end of the script,

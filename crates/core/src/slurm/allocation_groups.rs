@@ -4,7 +4,7 @@
 use super::cluster_profile::{ClusterProfile, NodeShape, Partition};
 use super::end_reserve::end_reserve;
 use super::partition_fit::{self, NoFittingPartition, PartitionRequest, PartitionShortage};
-use crate::edges::DependencyEdges;
+use crate::dependency_edges::DependencyEdges;
 use crate::topological_order::TopologicalOrder;
 use std::collections::BTreeMap;
 use std::fmt;

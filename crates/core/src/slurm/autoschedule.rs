@@ -73,13 +73,13 @@ pub fn decide_autoschedule(
     if open == OpenAllocations::NoneLeft {
         return AutoscheduleDecision::Schedule(ScheduleCause::Alone);
     }
-    let stranded_at = oldest.after(settings.stranded_after);
+    let stranded_at = oldest.plus(settings.stranded_after);
     let cooling_since = last.filter(|last| !now.is_delay_over(*last, settings.cooldown));
     if now >= stranded_at && cooling_since.is_none() {
         return AutoscheduleDecision::Schedule(ScheduleCause::Stranded);
     }
     if let Some(last) = cooling_since {
-        return AutoscheduleDecision::Wait { until: last.after(settings.cooldown) };
+        return AutoscheduleDecision::Wait { until: last.plus(settings.cooldown) };
     }
     if open == OpenAllocations::NoneBegan {
         return AutoscheduleDecision::Schedule(ScheduleCause::Alone);
@@ -98,7 +98,7 @@ mod tests {
     fn autoschedule_requests_allocations_in_time() {
         use ScheduleCause::{Alone, Enough, Stranded};
         let begin: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let at = |minutes: u64| begin.after(Duration::from_mins(minutes));
+        let at = |minutes: u64| begin.plus(Duration::from_mins(minutes));
         let wait = |minutes| AutoscheduleDecision::Wait { until: at(minutes) };
         let settings = AutoscheduleSettings::default();
         for (jobs, last, open, now, expected) in [

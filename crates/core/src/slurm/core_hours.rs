@@ -20,7 +20,7 @@ pub enum AttemptTimeUse {
 
 /// An attempt in an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocationAttempt {
+pub struct AttemptCoreUse {
     pub allocation: AllocationId,
     /// Cores requested by the job, on all its nodes.
     pub cores: u32,
@@ -82,7 +82,7 @@ pub struct CoreHourReport {
 pub fn report_core_hours(
     allocations: &[Allocation],
     hosts: &[AllocationWorkerCores],
-    spells: &[AllocationAttempt],
+    spells: &[AttemptCoreUse],
     now: Timestamp,
 ) -> CoreHourReport {
     let cores = cores_by_allocation(allocations, hosts);
@@ -156,7 +156,7 @@ fn granted_usage(allocation: &Allocation, cores: Option<u32>, now: Timestamp) ->
     }
 }
 
-fn add_attempt(usage: &mut CoreHourUsage, spell: &AllocationAttempt, allocation_ended: Option<Timestamp>) {
+fn add_attempt(usage: &mut CoreHourUsage, spell: &AttemptCoreUse, allocation_ended: Option<Timestamp>) {
     // The end was noticed with a delay.
     let end = allocation_ended.map_or(spell.ended_at, |ended| ended.min(spell.ended_at));
     let seen = spell.started_at.map(|started| end.since(started));
@@ -261,9 +261,9 @@ mod tests {
         }
     }
 
-    fn spell(allocation: i64, cores: u32, wall_hours: u64, fruit: AttemptTimeUse) -> AllocationAttempt {
+    fn spell(allocation: i64, cores: u32, wall_hours: u64, fruit: AttemptTimeUse) -> AttemptCoreUse {
         let wall = Duration::from_hours(wall_hours);
-        AllocationAttempt {
+        AttemptCoreUse {
             allocation: AllocationId(allocation),
             cores,
             started_at: Some(Timestamp(HOUR)),
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn unmeasured_attempt_ends_with_its_allocation() {
-        let orphan = AllocationAttempt {
+        let orphan = AttemptCoreUse {
             wall: None,
             ended_at: Timestamp(8 * HOUR),
             ..spell(1, 4, 1, AttemptTimeUse::Lost)

@@ -5,7 +5,7 @@
 //! tag together with an id of the database; a server with another database neither sees these jobs nor modifies
 //! them.
 
-use super::slurm_jobs::{AccountedJob, QueueJob};
+use super::slurm_jobs::{SacctJob, SqueueJob};
 use windlass_types::digest_bytes;
 
 /// Separator between a tag and the database id; does not occur in generated tags.
@@ -44,18 +44,18 @@ fn unmark_job(name: &str, comment: &str, home: &str) -> Option<(String, String)>
 }
 
 /// Returns the jobs of this database, with their tags as in the database.
-pub fn own_queue_jobs(jobs: Vec<QueueJob>, home: &str) -> Vec<QueueJob> {
-    let here = |job: QueueJob| {
+pub fn own_queue_jobs(jobs: Vec<SqueueJob>, home: &str) -> Vec<SqueueJob> {
+    let here = |job: SqueueJob| {
         let (name, comment) = unmark_job(&job.name, &job.comment, home)?;
-        Some(QueueJob { name, comment, ..job })
+        Some(SqueueJob { name, comment, ..job })
     };
     jobs.into_iter().filter_map(here).collect()
 }
 
 /// The same for a job in accounting.
-pub fn own_accounted_job(job: AccountedJob, home: &str) -> Option<AccountedJob> {
+pub fn own_accounted_job(job: SacctJob, home: &str) -> Option<SacctJob> {
     let (name, comment) = unmark_job(&job.name, &job.comment, home)?;
-    Some(AccountedJob { name, comment, ..job })
+    Some(SacctJob { name, comment, ..job })
 }
 
 #[cfg(test)]
@@ -76,8 +76,12 @@ mod tests {
     #[test]
     fn jobs_of_a_copied_database_are_ignored() {
         let (here, there) = (database_id("here"), database_id("there"));
-        let job =
-            |job_id, name: String, comment: String| QueueJob { job_id, name, comment, ..QueueJob::default() };
+        let job = |job_id, name: String, comment: String| SqueueJob {
+            job_id,
+            name,
+            comment,
+            ..SqueueJob::default()
+        };
         let tag = "windlass-6f1c9a02-17";
         let queue = vec![
             job(1, add_database_id(tag, &here), add_database_id(tag, &here)),
@@ -106,10 +110,14 @@ mod tests {
     #[test]
     fn accounting_without_comments_matches_names() {
         let (here, there) = (database_id("here"), database_id("there"));
-        let booked = |name: String| AccountedJob { job_id: 1, name, ..AccountedJob::default() };
-        let of =
-            |name: &str| own_accounted_job(booked(add_database_id(name, &here)), &here).map(|job| job.name);
+        let accounted = |name: String| SacctJob { job_id: 1, name, ..SacctJob::default() };
+        let of = |name: &str| {
+            own_accounted_job(accounted(add_database_id(name, &here)), &here).map(|job| job.name)
+        };
         assert_eq!(of("windlass-6f1c9a02-17").as_deref(), Some("windlass-6f1c9a02-17"));
-        assert_eq!(own_accounted_job(booked(add_database_id("windlass-6f1c9a02-17", &there)), &here), None);
+        assert_eq!(
+            own_accounted_job(accounted(add_database_id("windlass-6f1c9a02-17", &there)), &here),
+            None
+        );
     }
 }

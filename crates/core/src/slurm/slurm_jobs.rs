@@ -5,7 +5,7 @@ use windlass_types::slurm::SlurmJobState;
 
 /// A job in the controller: `squeue`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueueJob {
+pub struct SqueueJob {
     pub job_id: u64,
     /// `None`: an unknown word; the job exists nevertheless.
     pub state: Option<SlurmJobState>,
@@ -21,7 +21,7 @@ pub struct QueueJob {
     pub comment: String,
 }
 
-impl QueueJob {
+impl SqueueJob {
     pub fn has_tag(&self, tag: &str) -> bool {
         self.comment == tag || self.name == tag
     }
@@ -34,7 +34,7 @@ impl QueueJob {
 
 /// A job in accounting: the last row of `sacct`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccountedJob {
+pub struct SacctJob {
     pub job_id: u64,
     pub state: Option<SlurmJobState>,
     /// As written by Slurm, including who canceled it.
@@ -50,7 +50,7 @@ pub struct AccountedJob {
     pub comment: String,
 }
 
-impl AccountedJob {
+impl SacctJob {
     pub fn has_tag(&self, tag: &str) -> bool {
         self.comment == tag || self.name == tag
     }

@@ -1,8 +1,8 @@
 //! Times of an outline: the critical path, the width of the workflow, and its duration on a given machine.
 
 use super::{MakespanEstimate, OutlineJob, OutlineRequest};
+use crate::dependency_graph::{DependencyCycle, JobDependencyGraph};
 use crate::dispatch::{ReadyQueue, WorkerUsage};
-use crate::graph::{DependencyCycle, JobDependencyGraph};
 use crate::topological_order::TopologicalOrder;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;

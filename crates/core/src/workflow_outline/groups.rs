@@ -1,6 +1,8 @@
 //! Groups of an outline: similar jobs, their stages, and the links between groups.
 
-use super::{LinkShape, OutlineGrain, OutlineGroup, OutlineLink, OutlineRequest, OutlineStage, cpu_hours};
+use super::{
+    LinkShape, OutlineGranularity, OutlineGroup, OutlineLink, OutlineRequest, OutlineStage, cpu_hours,
+};
 use crate::topological_order::TopologicalOrder;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
@@ -153,12 +155,12 @@ fn group_levels(
 }
 
 /// Returns ranges of levels that are shown as one stage.
-fn fold_levels(levels: &[FamilyLevel], grain: OutlineGrain) -> Vec<std::ops::Range<usize>> {
+fn fold_levels(levels: &[FamilyLevel], grain: OutlineGranularity) -> Vec<std::ops::Range<usize>> {
     let alike = |a: &FamilyLevel, b: &FamilyLevel| {
         let looks = |level: &FamilyLevel| {
             level.iter().map(|batch| (batch.family, batch.jobs.len())).collect::<Vec<_>>()
         };
-        grain == OutlineGrain::Entries && a.len() == b.len() && looks(a) == looks(b)
+        grain == OutlineGranularity::Entries && a.len() == b.len() && looks(a) == looks(b)
     };
     let mut ranges = Vec::new();
     let mut start = 0;
@@ -182,7 +184,7 @@ struct JobFamilies {
 
 impl JobFamilies {
     fn new(request: &OutlineRequest<'_>) -> Self {
-        if request.grain == OutlineGrain::Jobs {
+        if request.grain == OutlineGranularity::Jobs {
             return Self { family_of: (0..request.jobs).collect(), labels: Vec::new() };
         }
         let mut families = Self { family_of: Vec::with_capacity(request.jobs as usize), labels: Vec::new() };

@@ -7,8 +7,8 @@
 mod estimates;
 mod groups;
 
-use crate::edges::DependencyEdges;
-use crate::graph::DependencyCycle;
+use crate::dependency_edges::DependencyEdges;
+use crate::dependency_graph::DependencyCycle;
 use crate::topological_order::TopologicalOrder;
 use serde::Serialize;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl OutlineJob<'_> {
 
 /// One line per spec entry and stage, or one per job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutlineGrain {
+pub enum OutlineGranularity {
     Entries,
     Jobs,
 }
@@ -54,7 +54,7 @@ pub struct OutlineRequest<'a> {
     /// Names of the spec entries, as written: `solve_{nu}`.
     pub entries: &'a [&'a str],
     pub facts: &'a dyn Fn(u32) -> OutlineJob<'a>,
-    pub grain: OutlineGrain,
+    pub grain: OutlineGranularity,
     /// The machine; without it the total duration is not estimated.
     pub capacity: Option<Capacity>,
 }

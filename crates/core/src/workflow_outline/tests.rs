@@ -1,7 +1,7 @@
 //! Outlines of small workflows by example, and of random ones compared with a simple model.
 
 use super::*;
-use crate::edges::DependencyEdgesBuilder;
+use crate::dependency_edges::DependencyEdgesBuilder;
 use proptest::prelude::*;
 
 struct Case {
@@ -39,7 +39,7 @@ impl Case {
         }
     }
 
-    fn outline(&self, grain: OutlineGrain, cpus: Option<u32>) -> WorkflowOutline {
+    fn outline(&self, grain: OutlineGranularity, cpus: Option<u32>) -> WorkflowOutline {
         let capacity = cpus.map(|cpus| Capacity {
             cpus,
             memory: windlass_types::Bytes(1 << 40),
@@ -82,7 +82,7 @@ fn reused_jobs_are_omitted_from_the_outline() {
     let mut case = sweep();
     case.reused = vec![0, 1, 2];
     case.minutes[..3].fill(0);
-    let outline = case.outline(OutlineGrain::Entries, Some(1));
+    let outline = case.outline(OutlineGranularity::Entries, Some(1));
     assert_eq!((outline.width, outline.width_cpus), (1, 2), "only solve_3 and plot run, one after another");
     let estimate = outline.estimate.unwrap();
     assert_eq!(estimate.never, 2, "two CPUs are not available; reused jobs need none");
@@ -90,7 +90,7 @@ fn reused_jobs_are_omitted_from_the_outline() {
 
 #[test]
 fn parameter_sweep_is_three_lines() {
-    let outline = sweep().outline(OutlineGrain::Entries, None);
+    let outline = sweep().outline(OutlineGranularity::Entries, None);
     assert_eq!(labels(&outline), [["prepare × 1"], ["solve_{nu} × 3"], ["plot × 1"]]);
     assert_eq!((outline.jobs, outline.dependencies, outline.width, outline.width_cpus), (5, 6, 3, 6));
     let shapes: Vec<_> =
@@ -100,7 +100,7 @@ fn parameter_sweep_is_three_lines() {
 
 #[test]
 fn critical_path_is_the_longest_by_time() {
-    let outline = sweep().outline(OutlineGrain::Entries, None);
+    let outline = sweep().outline(OutlineGranularity::Entries, None);
     let names: Vec<_> = outline.critical_path.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["prepare", "solve_1", "plot"]);
     assert_eq!(outline.critical_time, Duration::from_mins(75));
@@ -111,16 +111,16 @@ fn critical_path_is_the_longest_by_time() {
 #[test]
 fn estimate_limits_concurrent_jobs() {
     for (cpus, minutes) in [(8, 75), (4, 10 + 90 + 5), (2, 165)] {
-        let estimate = sweep().outline(OutlineGrain::Entries, Some(cpus)).estimate.unwrap();
+        let estimate = sweep().outline(OutlineGranularity::Entries, Some(cpus)).estimate.unwrap();
         assert_eq!((estimate.makespan, estimate.never), (Duration::from_mins(minutes), 0), "{cpus} cpus");
     }
-    let hopeless = sweep().outline(OutlineGrain::Entries, Some(1)).estimate.unwrap();
+    let hopeless = sweep().outline(OutlineGranularity::Entries, Some(1)).estimate.unwrap();
     assert_eq!((hopeless.makespan, hopeless.never), (Duration::ZERO, 5));
 }
 
 #[test]
 fn outline_can_list_every_job() {
-    let outline = sweep().outline(OutlineGrain::Jobs, None);
+    let outline = sweep().outline(OutlineGranularity::Jobs, None);
     assert_eq!(outline.stages[1].groups.len(), 3);
     assert_eq!(outline.groups[2].label, "solve_2");
     assert!(!outline.groups[2].is_critical, "the short one is not on the critical path");
@@ -132,7 +132,7 @@ fn outline_can_list_every_job() {
 #[test]
 fn names_differing_in_digits_are_grouped() {
     let case = Case::new(&["a_01", "a_02", "b7", "c"], &[1; 4], &[]);
-    assert_eq!(labels(&case.outline(OutlineGrain::Entries, None)), [["a_# × 2", "b7 × 1", "c × 1"]]);
+    assert_eq!(labels(&case.outline(OutlineGranularity::Entries, None)), [["a_# × 2", "b7 × 1", "c × 1"]]);
 }
 
 #[test]
@@ -142,7 +142,8 @@ fn long_chain_is_one_stage() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let before: Vec<[u32; 1]> = (0..count).map(|n| [n.saturating_sub(1)]).collect();
     let depends: Vec<(u32, &[u32])> = (1..count).map(|n| (n, &before[n as usize][..])).collect();
-    let outline = Case::new(&names, &vec![1; count as usize], &depends).outline(OutlineGrain::Entries, None);
+    let outline =
+        Case::new(&names, &vec![1; count as usize], &depends).outline(OutlineGranularity::Entries, None);
     assert_eq!(labels(&outline), [["step_# × 1000"]]);
     assert_eq!((outline.stages[0].first, outline.stages[0].last), (1, count));
     assert!(outline.groups[0].is_chain);
@@ -159,7 +160,7 @@ fn dependency_group_is_counted_without_expansion() {
     case.kinds = vec![None; 4000];
     case.minutes = vec![1; 4000];
     case.edges = builder.finish();
-    let outline = case.outline(OutlineGrain::Entries, None);
+    let outline = case.outline(OutlineGranularity::Entries, None);
     let link = OutlineLink { from: 0, to: 1, pairs: 4_000_000, shape: LinkShape::All, is_critical: true };
     assert_eq!(outline.links, [link]);
     assert_eq!(outline.dependencies, 4_000_000);
@@ -167,7 +168,7 @@ fn dependency_group_is_counted_without_expansion() {
 
 #[test]
 fn empty_workflow_has_an_outline() {
-    let outline = Case::new(&[], &[], &[]).outline(OutlineGrain::Entries, Some(4));
+    let outline = Case::new(&[], &[], &[]).outline(OutlineGranularity::Entries, Some(4));
     assert_eq!((outline.stages.len(), outline.critical_time), (0, Duration::ZERO));
 }
 
@@ -192,7 +193,7 @@ proptest! {
             .collect();
         let borrowed: Vec<(u32, &[u32])> = depends.iter().map(|(job, on)| (*job, on.as_slice())).collect();
         let case = Case::new(&names, &minutes, &borrowed);
-        let grain = if by_job { OutlineGrain::Jobs } else { OutlineGrain::Entries };
+        let grain = if by_job { OutlineGranularity::Jobs } else { OutlineGranularity::Entries };
         let roomy = case.outline(grain, Some(1000));
         prop_assert_eq!(roomy.groups.iter().map(|group| group.jobs).sum::<u32>(), count as u32);
         prop_assert_eq!(roomy.stages.iter().map(|stage| stage.jobs).sum::<u32>(), count as u32);

@@ -3,7 +3,7 @@
 use super::{JobTable, WorkflowState};
 use crate::change::WorkflowChange;
 use crate::dispatch::{
-    ClaimLimits, JobDemand, JobHandle, LocationConstraint, ReadyQueue, WorkerSelector, WorkerUsage,
+    ClaimLimits, JobDemand, LocationConstraint, ReadyQueue, UsageJobKey, WorkerSelector, WorkerUsage,
 };
 use crate::job_state::JobStateEvent;
 use rustc_hash::FxHashMap;
@@ -126,7 +126,7 @@ impl WorkflowState {
     }
 
     /// Whether a job that waits to run alone could use this worker.
-    pub fn could_claim_isolated<K: JobHandle>(&self, usage: &WorkerUsage<K>) -> bool {
+    pub fn could_claim_isolated<K: UsageJobKey>(&self, usage: &WorkerUsage<K>) -> bool {
         let could = |job: &u32| {
             self.ready.is_open(self.demand_of_job[*job as usize]) && usage.can_take(self.demand(*job))
         };
@@ -164,7 +164,7 @@ impl WorkflowState {
     }
 
     /// Claims jobs for the only worker, `ahead` of them for its queue. Jobs that run alone go first.
-    pub fn claim_jobs<K: JobHandle>(
+    pub fn claim_jobs<K: UsageJobKey>(
         &mut self,
         worker: WorkerId,
         usage: &mut WorkerUsage<K>,
@@ -184,7 +184,7 @@ impl WorkflowState {
     }
 
     /// Claims jobs for one of several workers; excludes jobs that run alone.
-    pub fn claim_ready<K: JobHandle>(
+    pub fn claim_ready<K: UsageJobKey>(
         &mut self,
         worker: WorkerId,
         usage: &mut WorkerUsage<K>,
@@ -201,7 +201,7 @@ impl WorkflowState {
     }
 
     /// Claims a job that is to run alone, if there is one and the worker is idle.
-    pub fn claim_isolated<K: JobHandle>(
+    pub fn claim_isolated<K: UsageJobKey>(
         &mut self,
         worker: WorkerId,
         usage: &mut WorkerUsage<K>,

@@ -50,7 +50,7 @@ impl DelayQueue {
         }
         self.last_time = Some(now);
         for (job, delay) in std::mem::take(&mut self.max_delays) {
-            self.cap_wait(job, now.after(delay));
+            self.cap_wait(job, now.plus(delay));
         }
     }
 

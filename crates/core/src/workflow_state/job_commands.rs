@@ -14,7 +14,7 @@ use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
 /// The end of an attempt as stated by a client that is not a worker.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StatedAttemptEnd {
+pub struct ClientAttemptEnd {
     pub worker: WorkerId,
     pub status: JobStatus,
     pub return_code: i32,
@@ -40,7 +40,7 @@ impl WorkflowState {
     pub fn on_stated_end(
         &mut self,
         key: &AttemptKey,
-        stated: StatedAttemptEnd,
+        stated: ClientAttemptEnd,
         changes: &mut Vec<WorkflowChange>,
     ) -> Result<JobStatus, StaleAttemptReport> {
         let job = self.find_current_attempt(key)?;
@@ -73,7 +73,7 @@ impl WorkflowState {
     }
 
     /// Only its return code is known.
-    fn stated_failure(&self, stated: &StatedAttemptEnd, event: JobStateEvent) -> Option<Box<AttemptFailure>> {
+    fn stated_failure(&self, stated: &ClientAttemptEnd, event: JobStateEvent) -> Option<Box<AttemptFailure>> {
         let next = match event {
             JobStateEvent::Requeue => FailureDisposition::Retry,
             JobStateEvent::AwaitDecision => FailureDisposition::PendingFailed,

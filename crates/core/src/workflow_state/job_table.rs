@@ -1,8 +1,8 @@
 //! The input of a workflow state.
 
 use super::{NextAttempt, WorkUnitRow};
+use crate::dependency_edges::DependencyEdges;
 use crate::dispatch::LocationConstraint;
-use crate::edges::DependencyEdges;
 use serde::{Deserialize, Serialize};
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Attempt, JobId, JobStatus, Resources};

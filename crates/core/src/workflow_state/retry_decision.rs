@@ -3,11 +3,11 @@
 use super::{
     AttemptFailure, AttemptOutcome, FailureDiagnosis, FailureDisposition, StaleAttemptReport, WorkflowState,
 };
+use crate::attempt_outcome::decide_outcome;
 use crate::change::WorkflowChange;
 use crate::dispatch::LocationConstraint;
 use crate::failure_handlers::{self, HandlerDecision};
 use crate::job_state::JobStateEvent;
-use crate::outcome::decide_outcome;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use windlass_types::settings::{FailureCause, FailureHandler};
@@ -109,7 +109,7 @@ impl RetryDecision {
             HandlerDecision::Retry(retry) => {
                 let delay = Some(retry.delay).filter(|delay| !delay.is_zero());
                 Self::Retry(Box::new(RetryPlan {
-                    not_before: delay.map(|delay| now.after(delay)),
+                    not_before: delay.map(|delay| now.plus(delay)),
                     delay,
                     recovery: retry.recovery,
                     resources: retry.resources,

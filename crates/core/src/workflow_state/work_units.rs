@@ -34,7 +34,7 @@ struct WorkUnitState {
     elector: Option<u32>,
     /// The elector was claimed, and not returned.
     has_begun: bool,
-    tally: WorkUnitCounts,
+    tally: UnitJobCounts,
     site: Option<String>,
     /// The site of its elector.
     elector_site: Option<String>,
@@ -44,14 +44,14 @@ struct WorkUnitState {
 
 /// Numbers of jobs of a unit by state, from which its state follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkUnitCounts {
+pub struct UnitJobCounts {
     open: u32,
     begun: u32,
     failed: u32,
     canceled: u32,
 }
 
-impl WorkUnitCounts {
+impl UnitJobCounts {
     /// Counts one more or one less job in this state.
     pub fn count_job(&mut self, status: JobStatus, add: bool) {
         let note = |counter: &mut u32, is_so: bool| {
@@ -315,7 +315,7 @@ mod tests {
             (&[S::Terminated, S::Canceled], WorkUnitStatus::Failed),
             (&[S::Completed, S::Canceled], WorkUnitStatus::Canceled),
         ] {
-            let mut tally = WorkUnitCounts::default();
+            let mut tally = UnitJobCounts::default();
             for status in jobs {
                 tally.count_job(*status, true);
             }
@@ -323,7 +323,7 @@ mod tests {
             for status in jobs {
                 tally.count_job(*status, false);
             }
-            assert_eq!(tally, WorkUnitCounts::default(), "{jobs:?}");
+            assert_eq!(tally, UnitJobCounts::default(), "{jobs:?}");
         }
     }
 }

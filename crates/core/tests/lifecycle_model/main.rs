@@ -19,12 +19,12 @@ use windlass_core::requests::lifecycle::{
 };
 use windlass_core::requests::rows::{
     BackendRunRef, OutputStep, OutputStepKind, OutputStepState, RequestCommand, RequestCommandKind,
-    RequestFileCounts, RequestOverrides, RequestProcess, RequestRow, RequestRunCause, RunRow,
+    RequestFileCounts, RequestOverrides, RequestProgress, RequestRow, RequestRunCause, RunRow,
 };
 use windlass_core::requests::transitions;
 use windlass_types::Timestamp;
 use windlass_types::requests::{
-    ProcessingBlockStatus, ProductionStep, RequestRunStatus, RequestStatus, RequestUnitStatus,
+    PriorityStep, ProcessingBlockStatus, RequestRunStatus, RequestStatus, RequestUnitStatus,
 };
 
 const DATASETS: [&str; 2] = ["/Mu/A-v1/AOD", "/Mu/A-v1/MINIAOD"];
@@ -34,7 +34,7 @@ const MOST_RESCUES: u32 = 3;
 type Key = (String, Option<u32>, OutputStepKind);
 
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum ModelAction {
     Decide {
         admitted: bool,
     },
@@ -57,12 +57,12 @@ enum Act {
     HearTwice,
     Wait,
     /// A file becomes unreadable.
-    Spoil {
+    MakeUnreadable {
         file: u32,
     },
     /// The backend stops answering, or answers again.
     Silence,
-    Want {
+    GiveCommand {
         what: RequestCommandKind,
         rescue: bool,
         lost: bool,
@@ -71,23 +71,23 @@ enum Act {
     },
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = ModelAction> {
     prop_oneof![
-        12 => any::<bool>().prop_map(|admitted| Act::Decide { admitted }),
-        10 => Just(Act::Perform),
-        3 => any::<bool>().prop_map(|did_it| Act::PerformBadly { did_it }),
-        2 => (0..4_u8).prop_map(|done| Act::Crash { done }),
-        8 => prop::bool::weighted(0.12).prop_map(|fails| Act::Work { fails }),
-        1 => (0..12_u32).prop_map(|file| Act::Spoil { file }),
-        1 => prop::bool::weighted(0.3).prop_map(|is| if is { Act::Silence } else { Act::Wait }),
-        1 => Just(Act::Halt),
-        2 => Just(Act::HearTwice),
-        2 => Just(Act::Wait),
+        12 => any::<bool>().prop_map(|admitted| ModelAction::Decide { admitted }),
+        10 => Just(ModelAction::Perform),
+        3 => any::<bool>().prop_map(|did_it| ModelAction::PerformBadly { did_it }),
+        2 => (0..4_u8).prop_map(|done| ModelAction::Crash { done }),
+        8 => prop::bool::weighted(0.12).prop_map(|fails| ModelAction::Work { fails }),
+        1 => (0..12_u32).prop_map(|file| ModelAction::MakeUnreadable { file }),
+        1 => prop::bool::weighted(0.3).prop_map(|is| if is { ModelAction::Silence } else { ModelAction::Wait }),
+        1 => Just(ModelAction::Halt),
+        2 => Just(ModelAction::HearTwice),
+        2 => Just(ModelAction::Wait),
         2 => (prop_oneof![
             4 => Just(RequestCommandKind::Stop), 6 => Just(RequestCommandKind::Release), 1 => Just(RequestCommandKind::Remove), 1 => Just(RequestCommandKind::Abort),
             1 => Just(RequestCommandKind::Fail)
         ], any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 0..15_u32))
-        .prop_map(|(what, rescue, lost, without)| Act::Want { what, rescue, lost, without }),
+        .prop_map(|(what, rescue, lost, without)| ModelAction::GiveCommand { what, rescue, lost, without }),
     ]
 }
 
@@ -106,7 +106,7 @@ struct Workflow {
 }
 
 #[derive(Debug)]
-struct World {
+struct Fixture {
     view: RequestView,
     /// Steps in the rows that the view does not show.
     settled: BTreeMap<Key, OutputStepState>,
@@ -133,7 +133,7 @@ struct World {
     /// Run → its workflow.
     runs: BTreeMap<String, usize>,
     /// Runs that were reported as never running.
-    renounced: BTreeSet<String>,
+    abandoned: BTreeSet<String>,
     /// The content of the catalog.
     catalog: BTreeSet<Key>,
     wanted_end: bool,
@@ -141,8 +141,8 @@ struct World {
     given_up: bool,
 }
 
-impl World {
-    fn new(files: u32, at_once: u32, production_steps: Vec<ProductionStep>, backend: BackendRunRef) -> Self {
+impl Fixture {
+    fn new(files: u32, at_once: u32, production_steps: Vec<PriorityStep>, backend: BackendRunRef) -> Self {
         let row = RequestRow {
             request: request(production_steps),
             overrides: RequestOverrides::default(),
@@ -180,24 +180,24 @@ impl World {
             names: 0,
             workflows: Vec::new(),
             runs: BTreeMap::new(),
-            renounced: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
             catalog: BTreeSet::new(),
             wanted_end: false,
             given_up: false,
         }
     }
 
-    fn act(&mut self, act: Act) {
-        self.now = self.now.after(Duration::from_secs(1));
+    fn act(&mut self, act: ModelAction) {
+        self.now = self.now.plus(Duration::from_secs(1));
         match act {
-            Act::Decide { admitted } => self.decide(admitted),
-            Act::Perform => {
+            ModelAction::Decide { admitted } => self.decide(admitted),
+            ModelAction::Perform => {
                 if let Some(effect) = self.under_way.pop_front() {
                     let news = self.perform_or_not(&effect);
                     self.news.extend(news);
                 }
             }
-            Act::PerformBadly { did_it } => {
+            ModelAction::PerformBadly { did_it } => {
                 if let Some(effect) = self.under_way.pop_front() {
                     if did_it && self.answers(&effect) {
                         self.perform(&effect);
@@ -205,30 +205,30 @@ impl World {
                     self.news.extend(failure(&effect));
                 }
             }
-            Act::Crash { done } => {
+            ModelAction::Crash { done } => {
                 for effect in std::mem::take(&mut self.under_way).into_iter().take(done.into()) {
                     self.perform_or_not(&effect);
                 }
                 self.news.clear();
             }
-            Act::Work { fails } => {
+            ModelAction::Work { fails } => {
                 self.work(if fails { RequestUnitStatus::Failed } else { RequestUnitStatus::Completed });
             }
-            Act::Halt => {
+            ModelAction::Halt => {
                 if let Some(live) = self.workflows.iter_mut().find(|workflow| workflow.live.is_some()) {
                     live.is_halted = !live.is_halted;
                 }
             }
-            Act::HearTwice => self.news.extend(self.heard.clone()),
-            Act::Wait => self.now = self.now.after(Duration::from_secs(100)),
-            Act::Spoil { file } => {
+            ModelAction::HearTwice => self.news.extend(self.heard.clone()),
+            ModelAction::Wait => self.now = self.now.plus(Duration::from_secs(100)),
+            ModelAction::MakeUnreadable { file } => {
                 // Files that were read are not affected.
                 if self.file_states.get(&file) != Some(&"processed") && !self.is_completed(file) {
                     self.bad.insert(file);
                 }
             }
-            Act::Silence => self.is_silent = !self.is_silent,
-            Act::Want { what, rescue, lost, without } => {
+            ModelAction::Silence => self.is_silent = !self.is_silent,
+            ModelAction::GiveCommand { what, rescue, lost, without } => {
                 if what == RequestCommandKind::Release {
                     self.exclude(without);
                 }
@@ -458,7 +458,7 @@ impl World {
         LifecycleEvent::Planned(Box::new(PlannedRound {
             run: run(round, &format!("run-{}", self.names), units, self.backend.clone()),
             blocks: blocks.collect(),
-            process: RequestProcess {
+            process: RequestProgress {
                 more_input,
                 files: self.file_counts(),
                 excluded: self.view.row.overrides.excluded_files.len() as u64,
@@ -492,7 +492,7 @@ impl World {
     }
 
     fn hand_over(&mut self, run: &str) -> LifecycleEvent {
-        assert!(!self.renounced.contains(run), "{run} was reported as not running");
+        assert!(!self.abandoned.contains(run), "{run} was reported as not running");
         let Some(row) = self.view.run.as_ref().filter(|row| row.uuid == run) else {
             // It was submitted before, which was reported only after this decision; otherwise it would have
             // been excluded.
@@ -552,7 +552,7 @@ impl World {
             }
             Some(_) => {}
             None => {
-                self.renounced.insert(run.to_owned());
+                self.abandoned.insert(run.to_owned());
             }
         }
         LifecycleEvent::Stopped { run: run.to_owned(), was_running: there.is_some() }
@@ -598,7 +598,7 @@ impl World {
     /// still silent is lost for good.
     fn come_to_an_end(&mut self) {
         for _ in 0..800 {
-            self.now = self.now.after(Duration::from_hours(9));
+            self.now = self.now.plus(Duration::from_hours(9));
             self.workflows.iter_mut().for_each(|workflow| workflow.is_halted = false);
             if self.is_silent {
                 self.want(RequestCommandKind::Fail, false, true);
@@ -725,26 +725,29 @@ proptest! {
         has_steps in any::<bool>(),
         backend in prop_oneof![Just(ENGINE), Just(HTCONDOR)],
     ) {
-        let steps = [(0.3, 50), (0.6, 20)].map(|(fraction, priority)| ProductionStep { fraction, priority });
-        let mut world = World::new(files, at_once, if has_steps { steps.to_vec() } else { Vec::new() }, backend);
+        let steps = [(0.3, 50), (0.6, 20)].map(|(fraction, priority)| PriorityStep { fraction, priority });
+        let mut fixture = Fixture::new(files, at_once, if has_steps { steps.to_vec() } else { Vec::new() }, backend);
         for act in acts {
-            world.act(act);
+            fixture.act(act);
         }
-        world.come_to_an_end();
-        world.check_the_end();
+        fixture.come_to_an_end();
+        fixture.check_the_end();
     }
 }
 
 /// R-178, S 6.2.1: both steps are used up; after each the rest is queued with the lower priority.
 #[test]
 fn production_in_steps_runs_to_completion() {
-    let steps = [(0.3, 50), (0.6, 20)].map(|(fraction, priority)| ProductionStep { fraction, priority });
+    let steps = [(0.3, 50), (0.6, 20)].map(|(fraction, priority)| PriorityStep { fraction, priority });
     for backend in [ENGINE, HTCONDOR] {
-        let mut world = World::new(3, 3, steps.to_vec(), backend);
-        world.come_to_an_end();
-        world.check_the_end();
-        assert_eq!((world.view.row.request.priority, world.view.row.request.production_steps.len()), (20, 0));
-        assert_eq!((world.runs.len(), world.workflows.len()), (3, 1), "{:?}", world.runs);
+        let mut fixture = Fixture::new(3, 3, steps.to_vec(), backend);
+        fixture.come_to_an_end();
+        fixture.check_the_end();
+        assert_eq!(
+            (fixture.view.row.request.priority, fixture.view.row.request.production_steps.len()),
+            (20, 0)
+        );
+        assert_eq!((fixture.runs.len(), fixture.workflows.len()), (3, 1), "{:?}", fixture.runs);
     }
 }
 
@@ -753,38 +756,38 @@ fn production_in_steps_runs_to_completion() {
 #[test]
 fn repeated_late_submission_changes_nothing() {
     for backend in [ENGINE, HTCONDOR] {
-        let mut world = World::new(15, 20, Vec::new(), backend);
-        let is_handing_over = |world: &World| {
+        let mut fixture = Fixture::new(15, 20, Vec::new(), backend);
+        let is_handing_over = |fixture: &Fixture| {
             matches!(
-                world.under_way.front(),
+                fixture.under_way.front(),
                 Some(LifecycleEffect::Submit { .. } | LifecycleEffect::Resume { .. })
             )
         };
-        while !is_handing_over(&world) {
-            world.act(Act::Perform);
-            world.act(Act::Decide { admitted: true });
+        while !is_handing_over(&fixture) {
+            fixture.act(ModelAction::Perform);
+            fixture.act(ModelAction::Decide { admitted: true });
         }
-        world.act(Act::PerformBadly { did_it: true });
-        world.act(Act::Silence);
-        while !is_handing_over(&world) {
-            world.act(Act::Wait);
-            world.act(Act::Decide { admitted: true });
+        fixture.act(ModelAction::PerformBadly { did_it: true });
+        fixture.act(ModelAction::Silence);
+        while !is_handing_over(&fixture) {
+            fixture.act(ModelAction::Wait);
+            fixture.act(ModelAction::Decide { admitted: true });
         }
-        world.act(Act::Silence);
+        fixture.act(ModelAction::Silence);
         for unit in 0..15 {
-            world.act(Act::Work { fails: unit == 0 });
+            fixture.act(ModelAction::Work { fails: unit == 0 });
         }
-        let late = world.under_way.front().cloned();
-        world.act(Act::Decide { admitted: true });
-        let follows = world.view.run.as_ref().and_then(|run| run.parent.clone());
+        let late = fixture.under_way.front().cloned();
+        fixture.act(ModelAction::Decide { admitted: true });
+        let follows = fixture.view.run.as_ref().and_then(|run| run.parent.clone());
         assert_eq!(
             late,
             follows.map(|run| LifecycleEffect::Submit { run }),
             "another run follows the submitted one"
         );
-        world.act(Act::Perform);
-        world.come_to_an_end();
-        world.check_the_end();
-        assert_eq!((world.runs.len(), world.workflows.len()), (2, 1));
+        fixture.act(ModelAction::Perform);
+        fixture.come_to_an_end();
+        fixture.check_the_end();
+        assert_eq!((fixture.runs.len(), fixture.workflows.len()), (2, 1));
     }
 }

@@ -4,12 +4,12 @@ use crate::DATASETS;
 use std::collections::BTreeMap;
 use windlass_core::requests::lifecycle::{LifecycleEvent, RunReport, RunState, WorkUnitReport};
 use windlass_core::requests::rows::{
-    BackendRunRef, BlockRow, NodeCounts, RequestFileCounts, RequestProcess, RequestRunCause, RoundExtent,
+    BackendRunRef, BlockRow, NodeCounts, RequestFileCounts, RequestProgress, RequestRunCause, RoundExtent,
     RunRow, RunTotals,
 };
 use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile};
 use windlass_types::requests::{
-    CleanupPolicy, ProcessingBlockStatus, ProductionStep, Request, RequestRunStatus, SplittingAlgo,
+    CleanupPolicy, PriorityStep, ProcessingBlockStatus, Request, RequestRunStatus, SplittingAlgo,
     SplittingParams,
 };
 use windlass_types::{RunId, Timestamp, WorkflowId};
@@ -73,8 +73,8 @@ pub(crate) fn merged(round: u32, unit: u32) -> MergeOutput {
     }
 }
 
-pub(crate) fn process() -> RequestProcess {
-    RequestProcess {
+pub(crate) fn process() -> RequestProgress {
+    RequestProgress {
         uuid: "process".into(),
         request_name: "r".into(),
         round: 0,
@@ -123,7 +123,7 @@ pub(crate) fn run(round: u32, uuid: &str, units: u32, backend: BackendRunRef) ->
     }
 }
 
-pub(crate) fn request(production_steps: Vec<ProductionStep>) -> Request {
+pub(crate) fn request(production_steps: Vec<PriorityStep>) -> Request {
     Request {
         request_name: "r".into(),
         requestor: "ana".into(),

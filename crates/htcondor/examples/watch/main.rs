@@ -4,13 +4,13 @@
 //! half-way; polls all of them; then advances each and polls again, RUNS times. Prints the measurements as one
 //! line of JSON.
 
-mod world;
+mod watched_dags;
 
 use std::io::{Error, Write as _};
 use std::path::Path;
 use std::time::Instant;
+use watched_dags::WatchedDags;
 use windlass_htcondor::watch::{DagPoller, DagState};
-use world::World;
 
 fn main() -> std::io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -22,9 +22,9 @@ fn main() -> std::io::Result<()> {
     let [dags, units, nodes, runs] = numbers[..] else {
         return Err(Error::other("watch DIRECTORY DAGS UNITS NODES RUNS"));
     };
-    let mut world = World::write(Path::new(directory), dags, units, nodes)?;
+    let mut watched_dags = WatchedDags::write(Path::new(directory), dags, units, nodes)?;
     let before = memory("VmRSS:")?;
-    let mut watches: Vec<DagPoller> = (0..dags).map(|dag| DagPoller::new(&world.run(dag))).collect();
+    let mut watches: Vec<DagPoller> = (0..dags).map(|dag| DagPoller::new(&watched_dags.run(dag))).collect();
     let first = pass(&mut watches)?;
     // A poller that starts half-way counts the completed units over several polls.
     let mut counting = Vec::new();
@@ -40,7 +40,7 @@ fn main() -> std::io::Result<()> {
     let mut busy = Vec::new();
     let mut quiet = Vec::new();
     for _ in 0..runs {
-        world.get_on()?;
+        watched_dags.get_on()?;
         let with_news = pass(&mut watches)?;
         if with_news.news != dags as usize {
             return Err(Error::other(format!("{} updates of {dags} DAGs", with_news.news)));

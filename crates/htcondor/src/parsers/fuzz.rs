@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use windlass_types::LumiMask;
-use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, NodeReport, StepMetrics};
+use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, ProcessingReport, StepMetrics};
 
 struct Sample {
     name: String,
@@ -33,9 +33,9 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
-fn node_report() -> NodeReport {
+fn node_report() -> ProcessingReport {
     let step = StepMetrics { step: "RECO".into(), events_read: 20, events_written: 20, ..Default::default() };
-    NodeReport { inputs: vec!["/store/in".into()], steps: vec![step], ..NodeReport::default() }
+    ProcessingReport { inputs: vec!["/store/in".into()], steps: vec![step], ..ProcessingReport::default() }
 }
 
 fn merged() -> MergeOutput {
@@ -90,7 +90,8 @@ fn of_scripts(bytes: &[u8]) -> Vec<String> {
     let attempt = |line: &[u8]| serde_json::from_slice::<AttemptLogLine>(line).ok();
     let attempts = complete_lines(bytes).filter_map(attempt).map(|line| format!("attempt {line:?}"));
     let post = serde_json::from_slice::<PostReport>(bytes).ok().map(|report| format!("post {report:?}"));
-    let node = serde_json::from_slice::<NodeReport>(bytes).ok().map(|report| format!("report {report:?}"));
+    let node =
+        serde_json::from_slice::<ProcessingReport>(bytes).ok().map(|report| format!("report {report:?}"));
     let merged = serde_json::from_slice::<MergeOutput>(bytes).ok().map(|output| format!("merged {output:?}"));
     attempts.chain(post).chain(node).chain(merged).collect()
 }

@@ -64,9 +64,9 @@ fn render_with_retries(rescue: &str, dag: &str, retries: u32) -> String {
 
 /// Resources raised after an attempt are kept, unless they are below the new ones.
 fn raise_memory(unit: &Path, memory_mb: u64) -> Result<(), RescueError> {
-    let is_lesson =
+    let is_override =
         |name: &String| name.strip_suffix(".inc").and_then(file_layout::processing_index).is_some();
-    for name in list_file_names(unit)?.into_iter().filter(is_lesson) {
+    for name in list_file_names(unit)?.into_iter().filter(is_override) {
         let path = unit.join(name);
         let message = fs::read_to_string(&path).map_err(io_error_at(&path))?;
         let text = render_with_memory(&message, memory_mb);
@@ -77,13 +77,13 @@ fn raise_memory(unit: &Path, memory_mb: u64) -> Result<(), RescueError> {
     Ok(())
 }
 
-fn render_with_memory(lesson: &str, memory_mb: u64) -> String {
+fn render_with_memory(override_text: &str, memory_mb: u64) -> String {
     let raised =
         |line: &str| match line.strip_prefix(MEMORY_PREFIX).and_then(|message| message.parse::<u64>().ok()) {
             Some(message) if message < memory_mb => format!("{MEMORY_PREFIX}{memory_mb}\n"),
             _ => format!("{line}\n"),
         };
-    lesson.lines().map(raised).collect()
+    override_text.lines().map(raised).collect()
 }
 
 fn write_atomically(path: &Path, text: &str) -> Result<(), RescueError> {
@@ -98,7 +98,7 @@ mod tests {
 
     const DAG: &str = "JOB landing ../landing.sub\nRETRY landing 3 UNLESS-EXIT 42\nRETRY proc_000000 3 UNLESS-EXIT 42\n\
         RETRY proc_000001 3 UNLESS-EXIT 42\nRETRY merge 2 UNLESS-EXIT 42\n";
-    const LESSON: &str = "request_cpus = 4\nrequest_memory = 3000\nallowed_execute_duration = 7200\n";
+    const OVERRIDE: &str = "request_cpus = 4\nrequest_memory = 3000\nallowed_execute_duration = 7200\n";
 
     fn unit(run: &Path, number: u32, files: &[(&str, &str)]) -> PathBuf {
         let directory = file_layout::unit_directory(run, number);
@@ -116,13 +116,13 @@ mod tests {
         fs::write(run.join("workflow.dag.rescue001"), "DONE mg_000000\n").unwrap();
         let old = "# Rescue\nDONE landing\nRETRY proc_000001 4 UNLESS-EXIT 42\n";
         let one = "RETRY proc_000001 1\n";
-        let done = unit(run, 0, &[("group.dag.rescue001", one), ("proc_000000.inc", LESSON)]);
+        let done = unit(run, 0, &[("group.dag.rescue001", one), ("proc_000000.inc", OVERRIDE)]);
         let failed = unit(run, 1, &[("group.dag.rescue001", "no\n"), ("group.dag.rescue002", old)]);
-        fs::write(failed.join("proc_000001.inc"), LESSON).unwrap();
+        fs::write(failed.join("proc_000001.inc"), OVERRIDE).unwrap();
         let fresh = unit(run, 2, &[]);
         let read = |unit: &Path, name: &str| fs::read_to_string(unit.join(name)).unwrap();
         let more = "RETRY proc_000000 5 UNLESS-EXIT 42\nRETRY proc_000001 5 UNLESS-EXIT 42\n";
-        let raised = LESSON.replace("3000", "4000");
+        let raised = OVERRIDE.replace("3000", "4000");
         for _ in 0..2 {
             apply_overrides(run, 5, Some(4000)).unwrap();
             assert_eq!(read(&failed, "group.dag.rescue002"), format!("# Rescue\nDONE landing\n{more}"));
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(read(&failed, "group.dag.rescue001"), "no\n");
         assert_eq!(
             (read(&done, "group.dag.rescue001"), read(&done, "proc_000000.inc")),
-            (one.into(), LESSON.into())
+            (one.into(), OVERRIDE.into())
         );
         assert!([&done, &failed, &fresh].iter().all(|unit| read(unit, file_layout::GROUP_DAG) == DAG));
     }

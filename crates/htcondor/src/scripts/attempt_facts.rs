@@ -15,7 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use windlass_payload::report::{self as job_report, JobReport};
 use windlass_types::SystemClock;
-use windlass_types::payload::{MergeOutput, NodeReport, StepMetrics};
+use windlass_types::payload::{MergeOutput, ProcessingReport, StepMetrics};
 use windlass_types::requests::NodeRole;
 use windlass_types::worker_messages::ProcessExit;
 
@@ -139,7 +139,7 @@ fn find_missing_report(directory: &Path, node: &str, role: Option<NodeRole>) -> 
 fn is_complete_report(report: &[u8], role: Option<NodeRole>) -> bool {
     match role {
         Some(NodeRole::Merge) => serde_json::from_slice::<MergeOutput>(report).is_ok(),
-        _ => serde_json::from_slice::<NodeReport>(report).is_ok(),
+        _ => serde_json::from_slice::<ProcessingReport>(report).is_ok(),
     }
 }
 
@@ -161,7 +161,7 @@ fn read_report(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<J
     Some(from_program_report(&found))
 }
 
-fn from_payload_report(report: NodeReport) -> JobReportSummary {
+fn from_payload_report(report: ProcessingReport) -> JobReportSummary {
     let failure = report.failure.as_ref();
     let steps: BTreeMap<String, StepResult> =
         report.steps.iter().map(|step| (step.step.clone(), step_result(step.exit_code))).collect();

@@ -58,8 +58,9 @@ pub(super) fn classify_failure(attempt: &NodeAttempt, asked: Option<Resources>) 
         (ProcessExit::Code(0), 0, None) => None,
         (ProcessExit::Code(0), 0, Some(missing)) => {
             let why = format!("the job exited with 0 but left no {missing}");
-            let judged = ClassifiedFailure::new(FailureClass::Transient, return_code::MISSING_OUTPUT, why);
-            Some(judged.with_cause(FailureCause::MissingOutput))
+            let classified =
+                ClassifiedFailure::new(FailureClass::Transient, return_code::MISSING_OUTPUT, why);
+            Some(classified.with_cause(FailureCause::MissingOutput))
         }
         _ => Some(classify_exit(attempt, exit, asked)),
     }
@@ -172,16 +173,16 @@ fn classify_exit(attempt: &NodeAttempt, exit: ProcessExit, asked: Option<Resourc
 }
 
 /// LFNs of inputs that could not be read: those of the report, otherwise those in the reason.
-pub(super) fn find_bad_inputs(attempt: &NodeAttempt, judged: &ClassifiedFailure) -> Vec<String> {
+pub(super) fn find_bad_inputs(attempt: &NodeAttempt, classified: &ClassifiedFailure) -> Vec<String> {
     let reported = attempt.report.as_ref().map_or(&[][..], |report| &report.bad_inputs);
-    match judged.class {
+    match classified.class {
         FailureClass::Data if reported.is_empty() => {}
         // A landing names the inputs it did not find, and leaves them to other sites.
         FailureClass::Data | FailureClass::Infrastructure => return reported.to_vec(),
         _ => return Vec::new(),
     }
     let mut named: Vec<String> = Vec::new();
-    for word in judged.why.split(|c: char| c.is_whitespace() || ",;()[]\"'`".contains(c)) {
+    for word in classified.why.split(|c: char| c.is_whitespace() || ",;()[]\"'`".contains(c)) {
         let word = word.trim_end_matches(['.', ':']);
         if word.starts_with("/store/") && check_lfn(word).is_ok() && !named.iter().any(|name| name == word) {
             named.push(word.to_owned());

@@ -96,7 +96,7 @@ pub fn decide_attempt(attempt: &NodeAttempt, rules: &NodeRules) -> ScriptDecisio
     let report = new_report(attempt, asked);
     match classify::classify_failure(attempt, known_limits(rules, asked)) {
         None => decide_success(report),
-        Some(judged) => decide_failure(attempt, rules, &judged, report),
+        Some(classified) => decide_failure(attempt, rules, &classified, report),
     }
 }
 
@@ -173,27 +173,27 @@ fn decide_success(mut report: PostReport) -> ScriptDecision {
 fn decide_failure(
     attempt: &NodeAttempt,
     rules: &NodeRules,
-    judged: &ClassifiedFailure,
+    classified: &ClassifiedFailure,
     mut report: PostReport,
 ) -> ScriptDecision {
     redact_secrets(&mut report, attempt);
     report.classification = AttemptClassification {
-        category: judged.class.as_str().to_owned(),
+        category: classified.class.as_str().to_owned(),
         retryable: false,
-        bad_input_files: classify::find_bad_inputs(attempt, judged),
+        bad_input_files: classify::find_bad_inputs(attempt, classified),
         action: FollowUpAction::PermanentFailure,
-        why: SecretRedactor::default().redact(&judged.why).into_owned(),
+        why: SecretRedactor::default().redact(&classified.why).into_owned(),
     };
-    if affects_whole_run(rules.role, judged) {
+    if affects_whole_run(rules.role, classified) {
         report.classification.action = FollowUpAction::Abort;
         return ScriptDecision { exit_code: ScriptExitCode::Abort, report };
     }
     let used = attempt.retry.saturating_add(1);
     let failure = FailedAttemptFacts {
-        return_code: judged.code,
+        return_code: classified.code,
         exit: None,
-        cause: judged.cause,
-        class: judged.class,
+        cause: classified.cause,
+        class: classified.class,
         stderr_tail: &attempt.stderr_tail,
     };
     let situation = RetryContext {
@@ -238,10 +238,10 @@ fn redact_secrets(report: &mut PostReport, attempt: &NodeAttempt) {
 }
 
 /// A landing tries out a site, and a cleanup runs at the very end: their failures affect no other node.
-fn affects_whole_run(role: Option<NodeRole>, judged: &ClassifiedFailure) -> bool {
+fn affects_whole_run(role: Option<NodeRole>, classified: &ClassifiedFailure) -> bool {
     matches!(role, Some(NodeRole::Processing | NodeRole::Merge))
-        && judged.class == FailureClass::Permanent
-        && cms_exit_codes::is_run_wide(judged.code)
+        && classified.class == FailureClass::Permanent
+        && cms_exit_codes::is_run_wide(classified.code)
 }
 
 fn decide_retry(attempt: &NodeAttempt, retry: HandlerRetry, mut report: PostReport) -> ScriptDecision {
@@ -252,13 +252,13 @@ fn decide_retry(attempt: &NodeAttempt, retry: HandlerRetry, mut report: PostRepo
     what.why = format!("{}; {}", what.why, retry.message);
     report.is_final = false;
     report.next = retry.resources;
-    report.not_before = (!retry.delay.is_zero()).then(|| attempt.now.after(retry.delay));
+    report.not_before = (!retry.delay.is_zero()).then(|| attempt.now.plus(retry.delay));
     report.recovery = retry.recovery;
     ScriptDecision { exit_code: ScriptExitCode::Retry, report }
 }
 
-fn decide_no_retry(verdict: ScriptExitCode, mut report: PostReport) -> ScriptDecision {
+fn decide_no_retry(exit_code: ScriptExitCode, mut report: PostReport) -> ScriptDecision {
     report.classification.retryable = true;
     report.classification.action = FollowUpAction::RetriesSpent;
-    ScriptDecision { exit_code: verdict, report }
+    ScriptDecision { exit_code, report }
 }

@@ -103,11 +103,11 @@ pub fn submit_rescue(
 }
 
 /// Held until it is dropped, and until a command that inherited it has ended.
-fn acquire_lock(directory: &Path, patience: Duration) -> Result<File, DagSubmitError> {
+fn acquire_lock(directory: &Path, max_wait: Duration) -> Result<File, DagSubmitError> {
     let path = directory.join(LOCK_FILE);
     let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
     let file = file.map_err(DagSubmitError::io(&path))?;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + max_wait;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -340,25 +340,25 @@ impl<'a> SubmitLock<'a> {
         if submission.has_started {
             return Ok(submission.into_submitted(cluster, DagStartup::Started));
         }
-        let sight = startup::await_startup(self.directory, cluster, STARTUP_TIMEOUT);
-        if let Err(DagSubmitError::Rejected { reason, .. }) = &sight {
+        let startup = startup::await_startup(self.directory, cluster, STARTUP_TIMEOUT);
+        if let Err(DagSubmitError::Rejected { reason, .. }) = &startup {
             let rejected = Some(reason.clone());
             self.record
                 .save_submission(self.directory, &RecordedSubmission { rejected, ..submission.clone() })?;
         }
-        let sight = sight?;
-        if sight == DagStartup::Started {
+        let startup = startup?;
+        if startup == DagStartup::Started {
             self.record.save_submission(
                 self.directory,
                 &RecordedSubmission { has_started: true, ..submission.clone() },
             )?;
         }
-        Ok(submission.into_submitted(cluster, sight))
+        Ok(submission.into_submitted(cluster, startup))
     }
 }
 
 impl RecordedSubmission {
-    fn into_submitted(self, cluster: u64, sight: DagStartup) -> SubmittedDag {
-        SubmittedDag { cluster, schedd: self.schedd, number: self.number, startup: sight }
+    fn into_submitted(self, cluster: u64, startup: DagStartup) -> SubmittedDag {
+        SubmittedDag { cluster, schedd: self.schedd, number: self.number, startup }
     }
 }

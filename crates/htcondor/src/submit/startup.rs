@@ -29,9 +29,9 @@ const STARTUP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) fn await_startup(
     directory: &Path,
     cluster: u64,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<DagStartup, DagSubmitError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + max_wait;
     loop {
         let sight = check_startup(directory, cluster)?;
         if sight != DagStartup::NotYet || Instant::now() >= deadline {

@@ -64,14 +64,14 @@ impl AttemptReader {
     }
 
     pub(super) fn read_new_lines(&mut self) -> io::Result<()> {
-        let Self { tail, index: book, new_failures: updates, last_reported: told } = self;
+        let Self { tail, index, new_failures: updates, last_reported: told } = self;
         tail.read_new(|piece| match piece {
             GrowingLogItem::Replaced => {
                 let shift = updates.last().map_or(*told, |last: &FailedNodeAttempt| last.seq.max(*told));
-                *book = AttemptIndex { sequence_offset: shift, ..AttemptIndex::default() };
+                *index = AttemptIndex { sequence_offset: shift, ..AttemptIndex::default() };
             }
             GrowingLogItem::Line { end, text } => {
-                let Some(mut failed) = book.add_line(end, text).filter(|failed| failed.seq > *told) else {
+                let Some(mut failed) = index.add_line(end, text).filter(|failed| failed.seq > *told) else {
                     return;
                 };
                 if updates.len() >= MAX_KEPT_LOGS

@@ -24,11 +24,11 @@ const LARGE: &str =
     "(head -c 180000000 /dev/zero; sleep 15) | tail >/dev/null; echo 1 1 1 > \"$WINDLASS_OUTPUT\"";
 
 /// A run of units with two nodes each, whose only step is one of these.
-struct Ran {
+struct PoolRun {
     work: Work,
 }
 
-impl Ran {
+impl PoolRun {
     fn new(pool: &Pool, steps: &[Value]) -> Self {
         Self::changed(pool, steps, |_, _| ())
     }
@@ -128,7 +128,7 @@ fn failing(fault: &Value) -> Value {
 #[test]
 fn failures_are_retried_by_their_class() {
     let pool = Pool::shared();
-    let ran = Ran::new(
+    let ran = PoolRun::new(
         &pool,
         &[
             failing(&json!({"kind": {"exit": 9000}, "until_attempt": 1})),
@@ -184,7 +184,7 @@ fn failures_are_retried_by_their_class() {
 fn failure_shared_by_all_nodes_aborts_the_run() {
     let pool = Pool::shared();
     let slow = json!({"name": "GEN", "command": "sleep 600"});
-    let ran = Ran::new(&pool, &[slow, failing(&json!({"kind": {"exit": 7002}}))]);
+    let ran = PoolRun::new(&pool, &[slow, failing(&json!({"kind": {"exit": 7002}}))]);
     let said = ran.end();
     assert!(said.contains("EXITING WITH STATUS 1"), "{said}");
     assert!(said.contains("Aborting DAG because we got the ABORT exit value from a POST script"), "{said}");
@@ -201,7 +201,7 @@ fn lost_inputs_are_named_and_schedd_failures_blame_no_site() {
     let pool = Pool::shared();
     let step = json!({"name": "GEN", "simulation": {"speed": 1e6}});
     let lost: Vec<String> = (0..6).map(|file| format!("/store/data/lost_{file}.txt")).collect();
-    let ran = Ran::changed(&pool, &[step.clone(), step], |work, manifest| {
+    let ran = PoolRun::changed(&pool, &[step.clone(), step], |work, manifest| {
         if manifest["number"] == 0 {
             manifest["nodes"][0]["inputs"] = lost.iter().map(|lfn| json!({"lfn": lfn})).collect();
         } else {

@@ -11,7 +11,7 @@ use windlass_htcondor::render::{
 };
 use windlass_htcondor::script_settings::RequestRetrySettings;
 use windlass_types::payload::{
-    EventGeneration, ManifestSite, ManifestStep, MergeOutput, MergeSettings, ProcessingNode, StepSimulation,
+    EventGeneration, ManifestSite, ManifestStep, MergeOutput, MergeSettings, ProcessingJob, StepSimulation,
     WorkUnitManifest, WorkUnitOutput,
 };
 use windlass_types::requests::WorkUnitName;
@@ -21,7 +21,7 @@ const WORKFLOW: &str = "9b2f6c1e-3d7a-4f58-8a41-5f1d2c3b4a59";
 const SIZE: NodeResources = NodeResources { cpus: 1, memory_mb: 200, disk_kb: 1000, runtime_sec: 600 };
 
 /// A run of simulated jobs in a directory that the pool sees.
-struct Planned {
+struct SimulatedRun {
     work: Work,
     /// The prefix of the directory of the run.
     name: String,
@@ -35,7 +35,7 @@ struct Planned {
     banned: Vec<String>,
 }
 
-impl Planned {
+impl SimulatedRun {
     /// Units with these numbers of nodes, which may go to the first two sites.
     fn new(pool: &Pool, name: &str, nodes: &[u32]) -> Self {
         let work = pool.work("rendered");
@@ -98,7 +98,7 @@ impl Planned {
     }
 
     fn manifest(&self, number: u32, unit: &DagUnit) -> WorkUnitManifest {
-        let node = |index: u32| ProcessingNode {
+        let node = |index: u32| ProcessingJob {
             index,
             generate: Some(EventGeneration {
                 first_event: u64::from(index) * 10 + 1,
@@ -108,7 +108,7 @@ impl Planned {
                 events_per_lumi: None,
             }),
             expected_events: 10,
-            ..ProcessingNode::default()
+            ..ProcessingJob::default()
         };
         let simulation = StepSimulation { speed: Some(1e6), ..StepSimulation::default() };
         let step = ManifestStep {
@@ -177,7 +177,7 @@ fn assert_no_complaints(said: &str) {
 #[test]
 fn run_completes_and_its_reports_are_transferred() {
     let pool = Pool::shared();
-    let mut planned = Planned::new(&pool, "run", &[2, 1]);
+    let mut planned = SimulatedRun::new(&pool, "run", &[2, 1]);
     planned.banned = vec![planned.site_sets[0][0].clone()];
     let directory = planned.directory();
     render_run(&planned.run(&directory)).unwrap();
@@ -209,7 +209,7 @@ fn hostile_text_reaches_jobs_unchanged() {
     const MARK: &str = "it's \"big\", # é € // /* {a;b} %x `id` & | <";
     const TOKEN: &str = "it's a # tøken %x";
     let pool = Pool::shared();
-    let mut planned = Planned::new(&pool, "a run, it's #1 é", &[1]);
+    let mut planned = SimulatedRun::new(&pool, "a run, it's #1 é", &[1]);
     planned.accounting = BTreeMap::from([("CMS_Hostile".to_owned(), MARK.to_owned())]);
     let token = planned.work.write(TOKEN, "secret");
     let real = planned.program.display().to_string();

@@ -64,7 +64,7 @@ impl<'a> Dag<'a> {
 
     /// Wrappers of the pool's commands that, on request, kill their caller: `before`; `after`; or before, but
     /// continue by themselves as soon as there is a file `go` (`meanwhile`).
-    pub(crate) fn deadly_tools(&self) -> Deadly {
+    pub(crate) fn killing_tools(&self) -> KillingTools {
         let script = format!(
             "#!/bin/sh\n\
              tool=${{0##*/}}; here=${{0%/*}}\n\
@@ -79,7 +79,7 @@ impl<'a> Dag<'a> {
         for tool in ["condor_submit_dag", "condor_q", "condor_history"] {
             self.work.write_script(&format!("tools/{tool}"), &script);
         }
-        Deadly { directory: self.work.path().join("tools") }
+        KillingTools { directory: self.work.path().join("tools") }
     }
 }
 
@@ -92,11 +92,11 @@ impl Drop for Dag<'_> {
     }
 }
 
-pub(crate) struct Deadly {
+pub(crate) struct KillingTools {
     pub(crate) directory: PathBuf,
 }
 
-impl Deadly {
+impl KillingTools {
     /// The next caller of this tool is killed: `before`, `meanwhile` or `after`.
     pub(crate) fn strike(&self, when: &str, tool: &str) {
         std::fs::write(self.directory.join(format!("{when}-{tool}")), "").unwrap();

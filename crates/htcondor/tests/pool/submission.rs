@@ -24,7 +24,7 @@ fn one_dag_although_killed(when: &str, tool: &str, submission: u32) {
         // Files that this process, which may be root, has written there.
         dag.work.give_away();
     }
-    let tools = dag.deadly_tools();
+    let tools = dag.killing_tools();
     tools.strike(when, tool);
     let killed = dag.hand_over(&tools.directory, submission).output().unwrap();
     assert_eq!(killed.status.signal(), Some(9), "{killed:?}");
@@ -67,7 +67,7 @@ fn kill_after_rescue_submission_leaves_one_dag() {
 fn repeated_kills_during_recovery_leave_one_dag() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "twice");
-    let tools = dag.deadly_tools();
+    let tools = dag.killing_tools();
     for (when, tool) in [("after", "condor_submit_dag"), ("after", "condor_q"), ("before", "condor_history")]
     {
         tools.strike(when, tool);
@@ -82,7 +82,7 @@ fn repeated_kills_during_recovery_leave_one_dag() {
 fn submission_waits_for_a_command_of_a_killed_caller() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "orphan");
-    let tools = dag.deadly_tools();
+    let tools = dag.killing_tools();
     tools.strike("meanwhile", "condor_submit_dag");
     let killed =
         dag.hand_over(&tools.directory, 1).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
@@ -142,10 +142,13 @@ fn dag_rejected_by_dagman_is_reported_with_its_reason() {
     clusters.push(refused());
     assert_eq!(dag.clusters(), clusters);
     dag.work.write("workflow.dag", "JOBSTATE_LOG workflow.jobstate\nJOB a sleep.sub NOOP\n");
-    let mended = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap();
-    clusters.push(mended.cluster);
-    assert_eq!((mended.startup, mended.number, dag.clusters()), (DagStartup::Started, 1, clusters));
-    assert_eq!(submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap().cluster, mended.cluster);
+    let corrected = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap();
+    clusters.push(corrected.cluster);
+    assert_eq!((corrected.startup, corrected.number, dag.clusters()), (DagStartup::Started, 1, clusters));
+    assert_eq!(
+        submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap().cluster,
+        corrected.cluster
+    );
     assert_eq!(dag.clusters().len(), 3, "it is there");
 }
 
@@ -155,7 +158,7 @@ fn dag_rejected_by_dagman_is_reported_with_its_reason() {
 fn kill_around_a_rejection_is_recovered() {
     let pool = Pool::shared();
     let dag = Dag::new(&pool, "rejected", "JOB a sleep.sub NOOP\nPARENT a CHILD undeclared\n");
-    let tools = dag.deadly_tools();
+    let tools = dag.killing_tools();
     let killed = |when: &str, tool: &str| {
         tools.strike(when, tool);
         let killed = dag.hand_over(&tools.directory, 1).output().unwrap();

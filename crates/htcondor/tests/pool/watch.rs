@@ -12,12 +12,12 @@ use windlass_htcondor::watch::{
 use windlass_types::requests::RequestUnitStatus;
 
 /// A run that is polled while a test waits for something.
-struct Followed {
+struct PolledRun {
     watch: DagPoller,
     news: Vec<UnitUpdate>,
 }
 
-impl Followed {
+impl PolledRun {
     fn new(run: &Path, cluster: u64, told: i64) -> Self {
         Self { watch: DagPoller::for_cluster(run, Some(cluster), told), news: Vec::new() }
     }
@@ -66,8 +66,8 @@ fn dag_is_followed_from_submission_to_its_end() {
     let mut watch = DagPoller::new(work.path());
     assert_eq!(watch.poll().state, DagState::NotYet);
     let cluster = submit(&pool, work.path());
-    let mut run = Followed::new(work.path(), cluster, 0);
-    let latencies = Latencies::default();
+    let mut run = PolledRun::new(work.path(), cluster, 0);
+    let latencies = UpdateLatencies::default();
     let look = run.until("the DAG has ended", |look| {
         latencies.note(&work, look);
         matches!(look.state, DagState::Over(_))
@@ -92,9 +92,9 @@ fn dag_is_followed_from_submission_to_its_end() {
 
 /// The delay between the end of a POST script and its update.
 #[derive(Default)]
-struct Latencies(std::cell::RefCell<BTreeMap<String, Duration>>);
+struct UpdateLatencies(std::cell::RefCell<BTreeMap<String, Duration>>);
 
-impl Latencies {
+impl UpdateLatencies {
     fn note(&self, work: &Work, look: &DagSnapshot) {
         let mut latencies = self.0.borrow_mut();
         for news in &look.units {
@@ -128,7 +128,7 @@ fn failed_dag_and_its_rescue_are_followed() {
     write_run(&work, 2);
     set_mode(&work, "mg_000001", "proc_000001", "fail");
     let first = submit(&pool, work.path());
-    let mut run = Followed::new(work.path(), first, 0);
+    let mut run = PolledRun::new(work.path(), first, 0);
     let (outcome, look) = run.outcome();
     assert_eq!((outcome, look.units_completed, look.units_failed), (DagOutcome::Failed, 1, 1));
     assert_eq!((look.counts.done, look.counts.failed, look.counts.idle), (6, 1, 1));
@@ -143,7 +143,7 @@ fn failed_dag_and_its_rescue_are_followed() {
     set_mode(&work, "mg_000001", "proc_000001", "");
     let read = run.news.last().unwrap().seq;
     let second = submit(&pool, work.path());
-    let mut rescue = Followed::new(work.path(), second, read);
+    let mut rescue = PolledRun::new(work.path(), second, read);
     let (outcome, look) = rescue.outcome();
     assert_eq!((outcome, look.units_completed, look.units_failed), (DagOutcome::Completed, 2, 0));
     assert_eq!(rescue.told(), [(1, RequestUnitStatus::Completed)], "only new updates");
@@ -162,7 +162,7 @@ fn hold_release_and_removal_are_followed() {
     write_run(&work, 1);
     set_mode(&work, "mg_000000", "proc_000000", "slow");
     let cluster = submit(&pool, work.path());
-    let mut run = Followed::new(work.path(), cluster, 0);
+    let mut run = PolledRun::new(work.path(), cluster, 0);
     let slow =
         || list_nodes(work.path(), Some(0)).unwrap().into_iter().find(|view| view.name == "proc_000000");
     eventually("the slow node runs", || slow().is_some_and(|view| view.state == DagNodeState::Running));
@@ -203,7 +203,7 @@ fn unit_that_ends_during_a_hold_completes_after_release() {
     write_run(&work, 1);
     set_mode(&work, "mg_000000", "landing", "wait");
     let cluster = submit(&pool, work.path());
-    let mut run = Followed::new(work.path(), cluster, 0);
+    let mut run = PolledRun::new(work.path(), cluster, 0);
     let landing =
         || list_nodes(work.path(), Some(0)).unwrap().into_iter().find(|view| view.name == "landing");
     eventually("the landing runs", || landing().is_some_and(|view| view.state == DagNodeState::Running));
@@ -233,7 +233,7 @@ fn abort_of_a_node_reaches_the_outer_dag() {
     set_mode(&work, "mg_000000", "proc_000000", "slow");
     set_mode(&work, "mg_000001", "proc_000001", "abort");
     let cluster = submit(&pool, work.path());
-    let mut run = Followed::new(work.path(), cluster, 0);
+    let mut run = PolledRun::new(work.path(), cluster, 0);
     let (outcome, look) = run.outcome();
     assert_eq!((outcome, look.units_completed), (DagOutcome::Aborted, 0));
     assert_eq!(run.told(), [(1, RequestUnitStatus::Failed)], "the other one was stopped");
@@ -248,7 +248,7 @@ fn rejected_dag_reports_its_reason() {
     let work = pool.work("unaccepted");
     work.write("workflow.dag", "JOB a a.sub\nHAUL a ashore\nJOBSTATE_LOG workflow.jobstate\n");
     let cluster = submit(&pool, work.path());
-    let (outcome, _) = Followed::new(work.path(), cluster, 0).outcome();
+    let (outcome, _) = PolledRun::new(work.path(), cluster, 0).outcome();
     let DagOutcome::Broken(reason) = outcome else { panic!("{outcome:?}") };
     assert!(reason.contains("workflow.dag (line 2)"), "{reason}");
 }

@@ -12,7 +12,7 @@ use windlass_htcondor::render::{
 use windlass_htcondor::script_settings::{RequestRetrySettings, ScriptSettings};
 
 /// The parts of the runs of these tests.
-struct Parts {
+struct RunParts {
     site_sets: Vec<Vec<String>>,
     sizes: Vec<NodeResources>,
     units: Vec<DagUnit>,
@@ -22,7 +22,7 @@ struct Parts {
     unit_sizes: Vec<UnitNodeResources>,
 }
 
-impl Parts {
+impl RunParts {
     fn new() -> Self {
         let sites = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let size =
@@ -80,7 +80,7 @@ impl Parts {
 
 #[test]
 fn rendered_run_of_a_request_matches_golden_files() {
-    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let (parts, directory) = (RunParts::new(), tempfile::tempdir().unwrap());
     render_run(&parts.run(directory.path())).unwrap();
     compare(directory.path(), "request");
 }
@@ -88,7 +88,7 @@ fn rendered_run_of_a_request_matches_golden_files() {
 /// With all optional parts: a proxy, a token, a profile, workers that have the program.
 #[test]
 fn rendered_run_with_all_options_matches_golden_files() {
-    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let (parts, directory) = (RunParts::new(), tempfile::tempdir().unwrap());
     fs::write(directory.path().join("step_profile.json"), "{}").unwrap();
     let credentials = StorageCredentials {
         proxy: Some(Path::new("/home/ann/x509 proxy.pem")),
@@ -106,7 +106,7 @@ fn rendered_run_with_all_options_matches_golden_files() {
 
 #[test]
 fn rendering_is_idempotent_and_bans_change_only_ban_files() {
-    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let (parts, directory) = (RunParts::new(), tempfile::tempdir().unwrap());
     let read = || {
         let contents = |name: PathBuf| (fs::read(directory.path().join(&name)).unwrap(), name);
         files(directory.path()).into_iter().map(contents).collect::<BTreeSet<_>>()
@@ -131,7 +131,7 @@ fn changed(before: &str, after: &str) -> Vec<(String, String)> {
 /// An operator continued it with more memory and retries, and its priority is lower now.
 #[test]
 fn changed_settings_keep_the_dags_of_a_run() {
-    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let (parts, directory) = (RunParts::new(), tempfile::tempdir().unwrap());
     let run = parts.run(directory.path());
     render_run(&run).unwrap();
     let read = || -> BTreeMap<PathBuf, String> {
@@ -175,7 +175,7 @@ fn changed_settings_keep_the_dags_of_a_run() {
 
 #[test]
 fn script_settings_have_every_node_group_of_the_dags() {
-    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let (parts, directory) = (RunParts::new(), tempfile::tempdir().unwrap());
     render_run(&parts.run(directory.path())).unwrap();
     let settings = ScriptSettings::load(directory.path()).unwrap();
     let mut named = BTreeSet::new();
@@ -190,7 +190,7 @@ fn script_settings_have_every_node_group_of_the_dags() {
 
 #[test]
 fn unquotable_values_are_rejected_by_name() {
-    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let (parts, directory) = (RunParts::new(), tempfile::tempdir().unwrap());
     let refused = |run: &RequestDagRun<'_>| render_run(run).unwrap_err().to_string();
     let run = || parts.run(directory.path());
 
@@ -219,7 +219,7 @@ fn unquotable_values_are_rejected_by_name() {
 /// DAGMan reads submit files whenever it submits a node: they change the priority of an active run.
 #[test]
 fn active_run_gets_only_new_submit_files() {
-    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    let (parts, directory) = (RunParts::new(), tempfile::tempdir().unwrap());
     render_run(&parts.run(directory.path())).unwrap();
     let read = || {
         let contents = |name: PathBuf| (fs::read(directory.path().join(&name)).unwrap(), name);

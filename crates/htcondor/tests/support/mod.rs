@@ -26,7 +26,7 @@ const USER_ID: u32 = 20_000;
 pub(crate) const SITES: [&str; 4] = ["T1_US_Alpha", "T2_DE_Beta", "T2_CH_Gamma", "T2_IT_Delta"];
 
 /// The time limit for an expected event: for a busy machine, or a retry with a cool-off.
-const PATIENCE: Duration = Duration::from_mins(4);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// The schedd that is not the local one.
 pub(crate) const OTHER_SCHEDD: &str = "second@127-0-0-1.pool.test";
@@ -57,7 +57,7 @@ impl Pool {
             // One at a time: a pool that is not locked yet would be taken for an unused one.
             let turn = open(&shared.join("private.lock"));
             turn.lock().unwrap();
-            bury_private(&shared);
+            end_private_pool(&shared);
             let directory = sibling(&shared, &format!("test-{}-{}", std::process::id(), next()));
             fs::create_dir(&directory).unwrap();
             Self { _used: use_lock(&directory), directory, is_private: true }
@@ -217,7 +217,7 @@ impl Drop for Work {
 /// Waits for an expected event, with a time limit for a pool on a busy machine.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(50));
@@ -252,7 +252,7 @@ fn sibling(shared: &Path, name: &str) -> PathBuf {
 }
 
 /// Deletes the private pools of tests that were killed.
-fn bury_private(shared: &Path) {
+fn end_private_pool(shared: &Path) {
     let prefix = sibling(shared, "test-");
     for entry in fs::read_dir(shared.parent().unwrap()).unwrap().flatten() {
         let directory = entry.path();

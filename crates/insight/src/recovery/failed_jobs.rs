@@ -60,12 +60,8 @@ fn load_ignored_jobs(store: &dyn Store, workflow: &WorkflowRow) -> Result<HashSe
         store.decisions(workflow.id, &DecisionFilter { run, state, ..DecisionFilter::default() })?;
     // The last decision on a job counts.
     let last: HashMap<JobId, FailureCommandKind> =
-        decisions.into_iter().map(|made| (made.job_id, made.verdict)).collect();
-    Ok(last
-        .into_iter()
-        .filter(|(_, verdict)| *verdict == FailureCommandKind::Ignore)
-        .map(|(job, _)| job)
-        .collect())
+        decisions.into_iter().map(|made| (made.job_id, made.kind)).collect();
+    Ok(last.into_iter().filter(|(_, kind)| *kind == FailureCommandKind::Ignore).map(|(job, _)| job).collect())
 }
 
 /// Returns the newest attempt of each job that did not complete.

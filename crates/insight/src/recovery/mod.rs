@@ -256,14 +256,7 @@ fn failure_command(remedy: &JobRemedy, asked_by: Option<&str>) -> FailureCommand
     let asked = asked_by.map(|who| format!(", requested by {who}")).unwrap_or_default();
     let reason = format!("recover{asked}: {} ({})", remedy.diagnosis, remedy.evidence);
     let (confidence, evidence) = (None, Vec::new());
-    FailureCommand {
-        job: remedy.job,
-        verdict: FailureCommandKind::Retry,
-        changes,
-        reason,
-        confidence,
-        evidence,
-    }
+    FailureCommand { job: remedy.job, kind: FailureCommandKind::Retry, changes, reason, confidence, evidence }
 }
 
 #[cfg(test)]

@@ -164,9 +164,10 @@ pub(super) fn resolve_failures(session: &AgentSession, args: &ResolveFailuresInp
     if args.classifications.len() > MAX_CLASSIFICATIONS {
         return Err(ToolError::new(format!("at most {MAX_CLASSIFICATIONS} jobs per call")));
     }
-    let judged: Vec<Result<FailureCommand, ToolError>> =
+    let checked_commands: Vec<Result<FailureCommand, ToolError>> =
         args.classifications.iter().map(|one| parse_command(session, &workflow, one)).collect();
-    let orders: Vec<FailureCommand> = judged.iter().filter_map(|one| one.as_ref().ok().cloned()).collect();
+    let orders: Vec<FailureCommand> =
+        checked_commands.iter().filter_map(|one| one.as_ref().ok().cloned()).collect();
     let dry_run = args.dry_run || !args.confirm;
     let outcomes = if orders.is_empty() {
         Vec::new()
@@ -177,8 +178,8 @@ pub(super) fn resolve_failures(session: &AgentSession, args: &ResolveFailuresInp
         session.submit_failure_commands(workflow.id, given)?
     };
     let mut outcomes = outcomes.into_iter();
-    let results: Vec<Value> = std::iter::zip(&args.classifications, judged)
-        .map(|(text, judged)| match judged {
+    let results: Vec<Value> = std::iter::zip(&args.classifications, checked_commands)
+        .map(|(text, checked_commands)| match checked_commands {
             Ok(_) => outcomes.next().map_or(Value::Null, |outcome| outcome_json(&outcome, dry_run)),
             Err(why) => json!({
                 "job_id": text.job_id, "action": text.action.to_command_action().as_str(), "status": "error",
@@ -197,7 +198,7 @@ pub(super) fn resolve_failures(session: &AgentSession, args: &ResolveFailuresInp
 
 /// The result of one decision.
 fn outcome_json(outcome: &FailureCommandOutcome, dry_run: bool) -> Value {
-    let (job, action) = (outcome.job, outcome.verdict.as_str());
+    let (job, action) = (outcome.job, outcome.kind.as_str());
     let status = match outcome.answer {
         Given::Done if dry_run => "would_apply",
         Given::Done => "applied",
@@ -228,8 +229,8 @@ fn parse_command(
     if job.status != JobStatus::PendingFailed {
         return Err(ToolError::new(format!("job {} is {}, not pending_failed", job.id, job.status)));
     }
-    let verdict = text.action.to_command_action();
-    if verdict == FailureCommandKind::Fail && (text.memory.is_some() || text.runtime.is_some()) {
+    let kind = text.action.to_command_action();
+    if kind == FailureCommandKind::Fail && (text.memory.is_some() || text.runtime.is_some()) {
         return Err(ToolError::new("memory and runtime apply to another attempt: use them with retry only"));
     }
     if text.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
@@ -249,7 +250,7 @@ fn parse_command(
     check_evidence(session, workflow, &job, &text.evidence)?;
     Ok(FailureCommand {
         job: job.id,
-        verdict,
+        kind,
         changes,
         reason: text.reason.clone().unwrap_or_default(),
         confidence: text.confidence,

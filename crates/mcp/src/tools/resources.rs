@@ -59,11 +59,11 @@ pub(super) fn analyze_usage(session: &AgentSession, args: &AnalyzeUsageInput) ->
 fn load_sizings(session: &AgentSession, workflow: i64, failed: bool) -> Result<Vec<GroupSizing>, ToolError> {
     let row = session.load_workflow(workflow)?;
     let which = JobGroupFilter { run: None, include_failed: failed, jobs: &[] };
-    let judged = job_groups::size_groups(
+    let sized = job_groups::size_groups(
         job_groups::load_job_groups(&*session.store, &row, &which)?,
         &SizingRules::default(),
     );
-    Ok(judged.into_iter().map(|(_, sizing)| sizing).collect())
+    Ok(sized.into_iter().map(|(_, sizing)| sizing).collect())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -159,7 +159,7 @@ fn change_command(
     let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     FailureCommand {
         job,
-        verdict: FailureCommandKind::Change,
+        kind: FailureCommandKind::Change,
         changes,
         reason: format!("requested by agent {}{why}", session.agent),
         confidence: None,

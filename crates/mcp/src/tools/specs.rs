@@ -7,8 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use windlass_core::edges::DependencyEdges;
-use windlass_core::workflow_outline::{self, OutlineGrain, OutlineJob, OutlineRequest, WorkflowOutline};
+use windlass_core::dependency_edges::DependencyEdges;
+use windlass_core::workflow_outline::{
+    self, OutlineGranularity, OutlineJob, OutlineRequest, WorkflowOutline,
+};
 use windlass_insight::workflow_creation;
 use windlass_spec::{
     DiagnosticReport, NoAttachments, ResolvedWorkflow, SpecDiagnostics, SpecFormat, SpecSource,
@@ -239,8 +241,14 @@ fn render_outline<'a>(
     kinds: &'a [&'a str],
     facts: &'a dyn Fn(u32) -> OutlineJob<'a>,
 ) -> ToolResult {
-    let request =
-        OutlineRequest { jobs, edges, entries: kinds, facts, grain: OutlineGrain::Entries, capacity: None };
+    let request = OutlineRequest {
+        jobs,
+        edges,
+        entries: kinds,
+        facts,
+        grain: OutlineGranularity::Entries,
+        capacity: None,
+    };
     let mut outline: WorkflowOutline =
         workflow_outline::outline_workflow(&request).map_err(|cycle| ToolError::new(cycle.to_string()))?;
     let is_cut = outline.groups.len() > MAX_NAMED || outline.critical_path.len() > MAX_NAMED;

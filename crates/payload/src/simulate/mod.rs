@@ -11,9 +11,9 @@ pub use fault::parse_fault;
 pub use profile::{ProgramProfile, ResourceDemand, compute_demand, find_profile};
 pub use task::{SimulationTask, SimulationTaskError};
 
-use crate::events::{self, EventCounter, EventFileContents, EventLine, EventReadError, EventSelection};
+use crate::event_files::{self, EventCounter, EventFileContents, EventLine, EventReadError, EventSelection};
 use crate::exit_codes;
-use crate::node_run::StepInput;
+use crate::processing_job::StepInput;
 use crate::report::{self, FrameworkError, JobReport, ReportedFileName, ReportedInput, ReportedOutput};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -89,7 +89,7 @@ impl SimulatedProgram<'_> {
             ..ReportedInput::default()
         };
         let mut write_error = None;
-        let read = events::read_events(&input.path, wanted, |event| {
+        let read = event_files::read_events(&input.path, wanted, |event| {
             reported.events_read += 1;
             reported.lumis.insert(event.run, event.lumi);
             writer.process(&event).inspect_err(|error| write_error = Some(io::Error::from(error.kind())))

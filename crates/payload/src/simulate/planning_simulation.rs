@@ -4,18 +4,19 @@
 use super::mix_bits;
 use super::profile::{ProgramProfile, ResourceDemand, compute_demand};
 use crate::metrics;
-use crate::node_run::choose_parallelism;
+use crate::processing_job::choose_parallelism;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::adaptive::{
     RequestMeasurements, RoundEstimate, RoundMeasurement, RoundRecord, decide_round_size,
 };
 use windlass_core::failure_handlers::RequestRetryPolicy;
 use windlass_core::round_plan::{
-    PlanInput, PlanNode, PlanProblem, PlanSettings, RoundPlan, RoundStart, plan_round,
+    PlanInput, PlanJob, PlanProblem, PlanSettings, RoundPlan, RoundStart, plan_round,
 };
 use windlass_types::ResourceGrowth;
 use windlass_types::payload::{
-    ManifestStep, NodeEstimates, NodeReport, ProcessingNode, StepMetrics, StepParallelism, WorkUnitMetrics,
+    ManifestStep, ProcessingEstimates, ProcessingJob, ProcessingReport, StepMetrics, StepParallelism,
+    WorkUnitMetrics,
 };
 use windlass_types::requests::{CleanupPolicy, GenerationParams, Request, SplittingAlgo, SplittingParams};
 
@@ -166,7 +167,7 @@ fn simulate_round(
                 // Its unit is not merged, so nothing of it is known.
                 break;
             }
-            reports.push(NodeReport { steps: job.steps, ..NodeReport::default() });
+            reports.push(ProcessingReport { steps: job.steps, ..ProcessingReport::default() });
         }
         if reports.len() == unit.len() as usize {
             spent.events += unit.events();
@@ -185,13 +186,13 @@ impl SimulatedNodeJob {
     fn new(
         truth: &SimulatedRequest,
         plan: &RoundPlan,
-        node: &PlanNode<'_>,
+        node: &PlanJob<'_>,
         random: &mut RandomSource,
     ) -> Self {
-        let told = ProcessingNode {
-            estimates: NodeEstimates { memory_mb: node.memory_mb(), ..NodeEstimates::default() },
+        let told = ProcessingJob {
+            estimates: ProcessingEstimates { memory_mb: node.memory_mb(), ..ProcessingEstimates::default() },
             probe: node.probe().map(|probes| probes.way),
-            ..ProcessingNode::default()
+            ..ProcessingJob::default()
         };
         let speed = random.next_between(1.0 - truth.noise, 1.0 + truth.noise);
         let size = random.next_between(1.0 - truth.noise, 1.0 + truth.noise);
@@ -216,7 +217,7 @@ impl SimulatedNodeJob {
         &self,
         settings: &PlanSettings,
         plan: &RoundPlan,
-        node: &PlanNode<'_>,
+        node: &PlanJob<'_>,
         spent: &mut RoundUsage,
     ) -> bool {
         let cores = plan.resources.cores;

@@ -1,6 +1,6 @@
 //! The task of the simulation, read from the environment of a step.
 
-use crate::node_run::StepInput;
+use crate::processing_job::StepInput;
 use std::fs;
 use std::path::PathBuf;
 use std::str::FromStr;

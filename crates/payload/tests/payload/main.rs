@@ -2,10 +2,10 @@
 
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]
-mod rehearsals;
+mod parallel_instances;
 #[cfg(test)]
 mod reports;
 #[cfg(test)]
-mod side_by_side;
+mod simulated_rounds;
 #[cfg(test)]
 mod units;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use windlass_payload::{PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, node_run};
+use windlass_payload::{PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, processing_job};
 use windlass_types::FailureClass;
 use windlass_types::LumiMask;
 use windlass_types::payload::{
     EventCountSource, EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings,
-    NodeReport, ProcessingNode, StepProfile, StepTuning, WorkUnitManifest, WorkUnitOutput,
+    ProcessingJob, ProcessingReport, StepProfile, StepTuning, WorkUnitManifest, WorkUnitOutput,
 };
 
 /// A unit with two sites in a directory of its own.
@@ -61,15 +61,20 @@ impl Unit {
         UnitWorkspace::open(&self.path("run/mg_000000.json"), SITE).unwrap()
     }
 
-    pub(super) fn run(&self, node: u32) -> Result<NodeReport, PayloadFailure> {
+    pub(super) fn run(&self, node: u32) -> Result<ProcessingReport, PayloadFailure> {
         self.run_with(node, &StepControl::default())
     }
 
-    fn run_with(&self, node: u32, control: &StepControl) -> Result<NodeReport, PayloadFailure> {
+    fn run_with(&self, node: u32, control: &StepControl) -> Result<ProcessingReport, PayloadFailure> {
         let (work_dir, program) = (self.path("work"), Path::new("/nonexistent/windlass"));
-        let options =
-            node_run::NodeRunOptions { node, attempt: 1, work_dir: &work_dir, program, keep_scratch: false };
-        let ended = node_run::run_node(&self.place(), &options, control);
+        let options = processing_job::ProcessingOptions {
+            node,
+            attempt: 1,
+            work_dir: &work_dir,
+            program,
+            keep_scratch: false,
+        };
+        let ended = processing_job::run_node(&self.place(), &options, control);
         assert_eq!(fs::read_dir(&work_dir).unwrap().count(), 0, "the scratch directory is removed");
         ended
     }
@@ -78,7 +83,7 @@ impl Unit {
         merge::merge_unit(&self.place(), &self.path("work"), &StepControl::default())
     }
 
-    pub(super) fn report(&self, node: u32) -> NodeReport {
+    pub(super) fn report(&self, node: u32) -> ProcessingReport {
         self.place().report(node).unwrap().unwrap()
     }
 }
@@ -97,9 +102,9 @@ fn step(name: &str, command: &str) -> ManifestStep {
     }
 }
 
-pub(super) fn node(index: u32, lfn: &str) -> ProcessingNode {
+pub(super) fn node(index: u32, lfn: &str) -> ProcessingJob {
     let input = ManifestInput { lfn: lfn.to_owned(), ..ManifestInput::default() };
-    ProcessingNode { index, inputs: vec![input], expected_events: 3, ..ProcessingNode::default() }
+    ProcessingJob { index, inputs: vec![input], expected_events: 3, ..ProcessingJob::default() }
 }
 
 fn output(step: &str) -> WorkUnitOutput {
@@ -165,9 +170,14 @@ fn reports_can_be_in_another_directory() {
     let (work_dir, program) = (unit.path("work"), Path::new("/nonexistent/windlass"));
     let sandbox = |name: &str| unit.place().with_results(unit.path(name));
     for node in [0, 1] {
-        let options =
-            node_run::NodeRunOptions { node, attempt: 1, work_dir: &work_dir, program, keep_scratch: false };
-        node_run::run_node(&sandbox("sent"), &options, &StepControl::default()).unwrap();
+        let options = processing_job::ProcessingOptions {
+            node,
+            attempt: 1,
+            work_dir: &work_dir,
+            program,
+            keep_scratch: false,
+        };
+        processing_job::run_node(&sandbox("sent"), &options, &StepControl::default()).unwrap();
     }
     assert!(unit.path("sent/proc_0.json").is_file() && !unit.path("run/mg_000000").exists());
     let nothing_sent = merge::merge_unit(&sandbox("empty"), &work_dir, &StepControl::default());
@@ -203,7 +213,7 @@ fn steps_get_their_environment_variables() {
         first_lumi: 8,
         events_per_lumi: None,
     };
-    unit.manifest.nodes = vec![ProcessingNode { generate: Some(made), ..ProcessingNode::default() }];
+    unit.manifest.nodes = vec![ProcessingJob { generate: Some(made), ..ProcessingJob::default() }];
     unit.run(0).unwrap();
     let told = unit.read("run/told");
     for line in [
@@ -296,12 +306,12 @@ fn unreadable_inputs_are_named() {
     assert_eq!(unit.report(1).bad_inputs, ["/store/in/b.txt"]);
     assert_eq!(landing::run_landing(&unit.place()).unwrap_err().class, Some(FailureClass::Data));
     let landing = unit.place().landing_path();
-    let told: NodeReport = serde_json::from_slice(&fs::read(&landing).unwrap()).unwrap();
+    let told: ProcessingReport = serde_json::from_slice(&fs::read(&landing).unwrap()).unwrap();
     assert_eq!(told.bad_inputs, ["/store/in/b.txt"], "all of them, so that they can be excluded");
 
     let travels = unit.path("landing.json");
     landing::run_landing(&unit.place().with_landing(travels.clone())).unwrap_err();
-    let travelled: NodeReport = serde_json::from_slice(&fs::read(&travels).unwrap()).unwrap();
+    let travelled: ProcessingReport = serde_json::from_slice(&fs::read(&travels).unwrap()).unwrap();
     assert_eq!(travelled.bad_inputs, told.bad_inputs);
 
     let elsewhere = unit.path("t2/b.txt").display().to_string();

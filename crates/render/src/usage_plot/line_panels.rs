@@ -7,7 +7,7 @@ use crate::escape::escape_xml;
 /// Maximum number of points of a line; more could not be distinguished.
 const MAX_POINTS: usize = 800;
 /// Maximum number of pale lines; more would merge into a gray area.
-const MAX_PALE_LINES: usize = 300;
+const MAX_GRAY_LINES: usize = 300;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlotQuantity {
@@ -77,8 +77,8 @@ pub(super) fn render_line_panel(
         put_line!(out, "<path class=\"area\" d=\"{line}L{last:.1} {floor:.1}L{first:.1} {floor:.1}Z\"/>");
         put_line!(out, "<path class=\"node\" d=\"{line}\"><title>node</title></path>");
     }
-    let pale = (0..usage.jobs.len()).filter(|job| !shown.contains(job)).take(MAX_PALE_LINES);
-    for job in pale.map(|job| &usage.jobs[job]) {
+    let other_jobs = (0..usage.jobs.len()).filter(|job| !shown.contains(job)).take(MAX_GRAY_LINES);
+    for job in other_jobs.map(|job| &usage.jobs[job]) {
         render_job_line(out, job, what, "class=\"rest\"", time, &values);
     }
     for (colour, &job) in shown.iter().enumerate().rev() {

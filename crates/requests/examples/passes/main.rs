@@ -4,15 +4,15 @@
 //! with REQUESTS requests of NODES jobs each, plans and submits them for real, and prints the measurements as one
 //! line of JSON. A server can then use the database: all requests are active.
 
-mod ground;
-mod hand;
+mod fixture;
+mod manual_backend;
 
-use ground::{Ground, Outcome, timed};
+use fixture::{PassFixture, PassResult, timed};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{DatasetWriter, StoreDatabase, StoreLocation};
+use windlass_store::{DatasetEditor, StoreDatabase, StoreLocation};
 use windlass_types::SystemClock;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 
@@ -22,42 +22,42 @@ const LUMIS_PER_FILE: u32 = 10;
 const UNITS_OF_NEWS: usize = 3;
 const IDLE_PASSES: usize = 5;
 
-fn main() -> Outcome<()> {
+fn main() -> PassResult<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [books, directory, numbers @ ..] = words.as_slice() else {
+    let [database, directory, numbers @ ..] = words.as_slice() else {
         return Err("passes BOOKS DIRECTORY REQUESTS NODES FILES".into());
     };
     let numbers: Vec<u32> = numbers.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
     let [requests, nodes, files] = numbers[..] else { return Err("three numbers are needed".into()) };
 
-    let books = create(books)?;
+    let database = create(database)?;
     let dataset: Vec<CatalogFile> = (0..files).map(file).collect();
     let (add_files, added) = timed(|| {
-        books.add_dataset_files(
+        database.add_dataset_files(
             DATASET,
             &dataset,
-            DatasetWriter::with_full_access("bench"),
+            DatasetEditor::with_full_access("bench"),
             SystemClock.now(),
         )
     });
-    let (read_files, read) = timed(|| books.dataset_files(DATASET, true));
+    let (read_files, read) = timed(|| database.dataset_files(DATASET, true));
     if (added?.added, read?.len()) != (u64::from(files), files as usize) {
         return Err("the catalog has lost files".into());
     }
 
-    let mut ground = Ground::open(books, directory.as_ref())?;
-    let large = ground.take_up_one(nodes.saturating_mul(10))?;
-    let take_up = ground.take_up(requests, nodes)?;
-    let idle = (0..IDLE_PASSES).map(|_| ground.pass()).collect::<Outcome<Vec<f64>>>()?;
-    let (open_requests, open) = timed(|| ground.books.open_requests());
+    let mut fixture = PassFixture::open(database, directory.as_ref())?;
+    let large = fixture.take_up_one(nodes.saturating_mul(10))?;
+    let take_up = fixture.take_up(requests, nodes)?;
+    let idle = (0..IDLE_PASSES).map(|_| fixture.pass()).collect::<PassResult<Vec<f64>>>()?;
+    let (open_requests, open) = timed(|| fixture.database.open_requests());
     let open: Vec<String> = open?.into_iter().map(|(name, _)| name).collect();
-    let (views, read) = timed(|| ground.books.load_request_views(&open));
+    let (views, read) = timed(|| fixture.database.load_request_views(&open));
     let open = read?.len();
-    ground.work(UNITS_OF_NEWS * open)?;
-    let with_news = ground.pass()?;
-    let longest_after = ground.settle()?;
-    ground.work(UNITS_OF_NEWS * open)?;
-    let first_after_restart = ground.start_anew()?;
+    fixture.work(UNITS_OF_NEWS * open)?;
+    let with_news = fixture.pass()?;
+    let longest_after = fixture.settle()?;
+    fixture.work(UNITS_OF_NEWS * open)?;
+    let first_after_restart = fixture.start_anew()?;
     let line = serde_json::json!({
         "add_files": add_files,
         "read_files": read_files,
@@ -73,11 +73,11 @@ fn main() -> Outcome<()> {
         "units_of_news": UNITS_OF_NEWS,
         "open": open,
     });
-    ground.close();
+    fixture.close();
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
 
-fn create(location: &str) -> Outcome<Arc<dyn StoreDatabase>> {
+fn create(location: &str) -> PassResult<Arc<dyn StoreDatabase>> {
     if StoreLocation::is_postgres(location) {
         return Ok(windlass_store::open_store(location, OpenMode::ReadWrite)?);
     }
@@ -92,7 +92,7 @@ fn file(number: u32) -> CatalogFile {
         size: 2_000_000_000,
         events: u64::from(LUMIS_PER_FILE) * 50,
         lumis: (first..first + LUMIS_PER_FILE).map(lumi).collect(),
-        replicas: BTreeMap::from([(ground::SITE.to_owned(), format!("/data{lfn}"))]),
+        replicas: BTreeMap::from([(fixture::SITE.to_owned(), format!("/data{lfn}"))]),
         lfn,
         ..CatalogFile::default()
     }

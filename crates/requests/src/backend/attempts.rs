@@ -1,7 +1,7 @@
 //! Failed attempts in the terms of decisions, for every backend.
 
 use super::role_retries::role_of_handler;
-use crate::run_outline::unit_directory;
+use crate::planned_run_units::unit_directory;
 use std::collections::BTreeMap;
 use std::path::Path;
 use windlass_core::failure_signature::FailureSignature;
@@ -10,7 +10,7 @@ use windlass_htcondor::watch;
 use windlass_payload::LoggedFailure;
 use windlass_store::model::{AttemptCountsBySite, FailedAttempt};
 use windlass_types::FailureClass;
-use windlass_types::payload::NodeReport;
+use windlass_types::payload::ProcessingReport;
 use windlass_types::requests::NodeRole;
 
 /// Number of attempts that are read at once; the rest follows with the next look.
@@ -88,7 +88,7 @@ pub(super) fn from_condor_attempt(failed: watch::FailedNodeAttempt) -> Option<Fa
 }
 
 /// The report of a node; the next attempt may have replaced it.
-fn read_report(directory: &Path, unit: u32, name: &str) -> Option<NodeReport> {
+fn read_report(directory: &Path, unit: u32, name: &str) -> Option<ProcessingReport> {
     let text = std::fs::read(unit_directory(directory, unit).join(name)).ok()?;
     serde_json::from_slice(&text).ok()
 }

@@ -11,8 +11,8 @@ mod tests;
 pub(crate) use dag_files::DagFileParameters;
 
 use super::{RunBackend, RunContext, RunSnapshot, RunUnitChange, StopResult, attempts};
-use crate::mailbox::ReconcilerWaker;
-use crate::run_outline::RunOutline;
+use crate::mailbox::RequestReconcilerWaker;
+use crate::planned_run_units::PlannedRunUnits;
 use dag_watcher::{DagWatcher, ObservedRun};
 use schedd_queue::{DagQueueStatus, ScheddQueue};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub(crate) struct CondorBackend {
 }
 
 impl CondorBackend {
-    pub(crate) fn new(options: CondorOptions, waker: ReconcilerWaker) -> Self {
+    pub(crate) fn new(options: CondorOptions, waker: RequestReconcilerWaker) -> Self {
         let schedd_queue = ScheddQueue::new(options.tools_directory.clone());
         Self {
             dag_watcher: DagWatcher::new(waker, schedd_queue.with_own_cancel_token()),
@@ -100,7 +100,7 @@ impl CondorBackend {
     /// Changes since the planning apply to the rest of the run: retries, memory, priority, sites.
     fn rewrite_files(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
         let (directory, submission) = (Path::new(&order.run.submit_dir), &order.submission);
-        let outline = RunOutline::read(directory).map_err(|error| transient_failure(&error))?;
+        let outline = PlannedRunUnits::read(directory).map_err(|error| transient_failure(&error))?;
         let parameters = dag_files_of(order);
         dag_files::rewrite_dag_files(&parameters, &outline, &self.options)
             .map_err(|error| render_trouble(&error))?;
@@ -112,7 +112,7 @@ impl CondorBackend {
     pub(crate) fn write_dag_files(
         &self,
         parameters: &DagFileParameters<'_>,
-        outline: &RunOutline,
+        outline: &PlannedRunUnits,
     ) -> Result<(), EffectFailure> {
         dag_files::write_dag_files(parameters, outline, &self.options).map_err(|error| render_trouble(&error))
     }
@@ -260,8 +260,8 @@ impl RunBackend for CondorBackend {
 
     /// First for the nodes that are not submitted yet, then for those in the queue: none is missed in between.
     fn update_priority(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
-        let outline =
-            RunOutline::read(Path::new(&order.run.submit_dir)).map_err(|error| transient_failure(&error))?;
+        let outline = PlannedRunUnits::read(Path::new(&order.run.submit_dir))
+            .map_err(|error| transient_failure(&error))?;
         dag_files::rewrite_submit_files(&dag_files_of(order), &outline, &self.options)
             .map_err(|error| render_trouble(&error))?;
         let (condor, priority) =

@@ -6,7 +6,7 @@ mod overrides;
 use self::overrides::RunOverrideChanges;
 use super::engine_jobs::{RunGraph, RunSubmission};
 use super::{MOST_ATTEMPTS, RunBackend, RunContext, RunSnapshot, RunUnitChange, StopResult, attempts};
-use crate::run_outline::RunOutline;
+use crate::planned_run_units::PlannedRunUnits;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -274,8 +274,8 @@ impl EngineBackend {
     }
 }
 
-fn read_outline(submission: &RunSubmission) -> Result<RunOutline, EngineBackendError> {
-    RunOutline::read(Path::new(&submission.directory))
+fn read_outline(submission: &RunSubmission) -> Result<PlannedRunUnits, EngineBackendError> {
+    PlannedRunUnits::read(Path::new(&submission.directory))
         .map_err(|source| EngineBackendError::NoPlan { directory: submission.directory.clone(), source })
 }
 

@@ -1,13 +1,13 @@
 //! A run as a workflow of the engine: for each work unit a landing, its processing jobs, a merge and a cleanup.
 
 use super::role_retries::{RoleRetrySettings, quote_shell_word};
-use crate::run_outline::{RunOutline, UnitOutline, manifest_path};
+use crate::planned_run_units::{PlannedRunUnits, PlannedUnitJobs, manifest_path};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
-use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::failure_handlers::RequestRetryPolicy;
 use windlass_store::model::{FirstIds, JobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow};
 use windlass_types::requests::{DEFAULT_PRIORITY, NodeRole};
@@ -96,7 +96,7 @@ impl RunSubmission {
 /// The workflow of a run, ready to be created.
 #[derive(Debug)]
 pub(crate) struct RunGraph<'o> {
-    outline: &'o RunOutline,
+    outline: &'o PlannedRunUnits,
     settings: WorkflowSettings,
     handlers: Vec<FailureHandler>,
     sizes: Vec<(String, JobSize)>,
@@ -107,7 +107,7 @@ pub(crate) struct RunGraph<'o> {
 }
 
 impl<'o> RunGraph<'o> {
-    pub(crate) fn new(submission: &RunSubmission, outline: &'o RunOutline) -> Self {
+    pub(crate) fn new(submission: &RunSubmission, outline: &'o PlannedRunUnits) -> Self {
         let cores = outline.sizes.iter().map(|size| size.cores).max().unwrap_or(1).max(1);
         let most = submission.max_memory_per_core * u64::from(cores);
         let most = Bytes(most.max(submission.memory_mb.unwrap_or(0)) << 20);
@@ -188,7 +188,7 @@ const CLEANUP: u32 = 2;
 const LANDING: u32 = 3;
 
 /// `landing`, or `landing_0`, `landing_1`, … where units differ in their allowed sites.
-fn landing_group_names(outline: &RunOutline) -> Vec<String> {
+fn landing_group_names(outline: &PlannedRunUnits) -> Vec<String> {
     match outline.sites.len() {
         1 => vec!["landing".to_owned()],
         several => (0..several).map(|set| format!("landing_{set}")).collect(),
@@ -209,7 +209,7 @@ fn workflow_settings(throttles: &BTreeMap<String, u64>) -> WorkflowSettings {
 }
 
 /// Those of processing jobs in the outline's order, then those of the other jobs: three for each size of units.
-fn all_job_sizes(outline: &RunOutline, unit_sizes: &[JobSize]) -> Vec<(String, JobSize)> {
+fn all_job_sizes(outline: &PlannedRunUnits, unit_sizes: &[JobSize]) -> Vec<(String, JobSize)> {
     let processing = outline.sizes.iter().enumerate().map(|(n, size)| (format!("processing_{n}"), *size));
     let others = unit_sizes.iter().enumerate().flat_map(|(n, size)| {
         let suffix = if unit_sizes.len() > 1 { format!("_{n}") } else { String::new() };
@@ -222,19 +222,19 @@ fn all_job_sizes(outline: &RunOutline, unit_sizes: &[JobSize]) -> Vec<(String, J
     processing.chain(others).collect()
 }
 
-pub(super) fn largest_job_size(outline: &RunOutline) -> JobSize {
+pub(super) fn largest_job_size(outline: &PlannedRunUnits) -> JobSize {
     outline.sizes.iter().copied().fold(JobSize::default(), JobSize::max_of_both)
 }
 
 /// What covers all processing jobs of a unit, for each unit: the distinct sizes, and the index of each unit's
 /// size. A unit with probes requests more than the others.
-pub(super) fn unit_job_sizes(outline: &RunOutline) -> (Vec<JobSize>, Vec<u32>) {
+pub(super) fn unit_job_sizes(outline: &PlannedRunUnits) -> (Vec<JobSize>, Vec<u32>) {
     let mut sizes: Vec<JobSize> = Vec::new();
     let of_nodes = |nodes: &[(u32, u32)]| {
         let known = nodes.iter().filter_map(|&(size, _)| outline.sizes.get(size as usize).copied());
         known.reduce(JobSize::max_of_both).unwrap_or_else(|| largest_job_size(outline))
     };
-    let number = |unit: &UnitOutline| {
+    let number = |unit: &PlannedUnitJobs| {
         let size = of_nodes(&unit.nodes);
         let at = sizes.iter().position(|known| *known == size).unwrap_or_else(|| {
             sizes.push(size);
@@ -247,7 +247,7 @@ pub(super) fn unit_job_sizes(outline: &RunOutline) -> (Vec<JobSize>, Vec<u32>) {
 }
 
 /// Landing, processing, merge, cleanup of each unit, numbered in this order.
-fn dependency_edges(outline: &RunOutline) -> DependencyEdges {
+fn dependency_edges(outline: &PlannedRunUnits) -> DependencyEdges {
     let mut edges = DependencyEdgesBuilder::default();
     let mut next = 0;
     let mut nodes = Vec::new();
@@ -268,7 +268,7 @@ fn dependency_edges(outline: &RunOutline) -> DependencyEdges {
 
 /// The jobs, one at a time.
 struct RunJobSource<'o> {
-    outline: &'o RunOutline,
+    outline: &'o PlannedRunUnits,
     unit_sizes: &'o [u32],
     directory: &'o Path,
     priority: i32,
@@ -290,7 +290,7 @@ enum UnitPosition {
 }
 
 impl<'o> RunJobSource<'o> {
-    fn new(outline: &'o RunOutline, unit_sizes: &'o [u32], submission: &'o RunSubmission) -> Self {
+    fn new(outline: &'o PlannedRunUnits, unit_sizes: &'o [u32], submission: &'o RunSubmission) -> Self {
         Self {
             outline,
             unit_sizes,
@@ -381,8 +381,8 @@ mod tests {
     #[test]
     fn landing_requests_resources_of_its_unit() {
         let size = |memory_mb| JobSize { cores: 8, memory_mb, runtime_sec: 7200 };
-        let unit = |nodes: &[(u32, u32)]| UnitOutline { sites: 0, nodes: nodes.to_vec() };
-        let outline = RunOutline {
+        let unit = |nodes: &[(u32, u32)]| PlannedUnitJobs { sites: 0, nodes: nodes.to_vec() };
+        let outline = PlannedRunUnits {
             sites: vec![vec!["T1".to_owned()]],
             sizes: vec![size(24_000), size(16_000)],
             disk_kb: 1,
@@ -394,7 +394,7 @@ mod tests {
         let memory = |name: &str| named.iter().find(|(known, _)| known == name).unwrap().1.memory_mb;
         let asked = ["landing_0", "landing_1", "merge_0", "merge_1", "cleanup_1"].map(memory);
         assert_eq!(asked, [24_000, 16_000, 3000, 2000, 2000]);
-        let alike = RunOutline { units: vec![unit(&[(1, 3)])], ..outline };
+        let alike = PlannedRunUnits { units: vec![unit(&[(1, 3)])], ..outline };
         let named = all_job_sizes(&alike, &unit_job_sizes(&alike).0);
         assert!(named.iter().any(|(name, size)| name == "landing" && size.memory_mb == 16_000), "{named:?}");
     }

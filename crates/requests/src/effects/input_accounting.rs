@@ -9,8 +9,8 @@
 mod tests;
 
 use super::{EffectRows, permanent_failure, store_failure, transient_failure};
-use crate::context::ReconcilerContext;
-use crate::run_outline::manifest_path;
+use crate::context::RequestReconcilerContext;
+use crate::planned_run_units::manifest_path;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ use windlass_types::LumiMask;
 use windlass_types::payload::EventWindow;
 
 pub(super) fn perform_input_accounting(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
     round: u32,
 ) -> Result<RequestFileCounts, EffectFailure> {

@@ -1,7 +1,7 @@
 //! Lists the outputs of a failed request for their cleanup (E 4.2).
 
 use super::{EffectRows, permanent_failure, store_failure, transient_failure};
-use crate::context::ReconcilerContext;
+use crate::context::RequestReconcilerContext;
 use crate::derived_names;
 use serde::Serialize;
 use serde_json::Value;
@@ -52,7 +52,7 @@ struct InvalidationFile {
 
 /// The path of the list; on disk when this returns. A repetition lists the current outputs.
 pub(super) fn write_invalidation_manifest(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     rows: &EffectRows,
 ) -> Result<PathBuf, EffectFailure> {
     let process = rows.process.as_ref().ok_or_else(|| permanent_failure("the request has no process"))?;

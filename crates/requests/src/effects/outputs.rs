@@ -2,7 +2,7 @@
 
 use super::EffectRows;
 use crate::catalog::{CatalogError, CatalogErrorKind};
-use crate::context::ReconcilerContext;
+use crate::context::RequestReconcilerContext;
 use crate::derived_names;
 use serde::Deserialize;
 use windlass_core::requests::lifecycle::LifecycleEvent;
@@ -26,7 +26,7 @@ struct OutputStepDetail {
 }
 
 pub(super) fn perform_output_step(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     step: &OutputStep,
     rows: &EffectRows,
 ) -> LifecycleEvent {
@@ -39,7 +39,7 @@ pub(super) fn perform_output_step(
 }
 
 fn try_output_step(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     step: &OutputStep,
     block: Option<&BlockRow>,
 ) -> Result<Option<String>, String> {
@@ -72,7 +72,7 @@ fn try_output_step(
 
 /// The output of a merge, in the form of a catalog.
 fn catalog_files(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     detail: &OutputStepDetail,
 ) -> Result<Vec<CatalogFile>, windlass_store::StoreError> {
     let storage = context.storage_path(&detail.site)?;
@@ -100,7 +100,7 @@ fn file_lumis(file: &MergedFile) -> Vec<FileLumi> {
 /// First the rules, then the files. A permanent failure is reported, and the rest is removed anyway; a
 /// temporary one is retried with all of it.
 fn invalidate_outputs(
-    context: &ReconcilerContext,
+    context: &RequestReconcilerContext,
     step: &OutputStep,
     block: Option<&BlockRow>,
     detail: &OutputStepDetail,

@@ -1,11 +1,11 @@
 //! The part of its input that a request still has to process.
 
 use super::{catalog_failure, store_failure};
-use crate::context::ReconcilerContext;
+use crate::context::RequestReconcilerContext;
 use std::collections::BTreeMap;
 use windlass_core::requests::input_files::{self, RemainingInput};
 use windlass_core::requests::lifecycle::EffectFailure;
-use windlass_core::requests::rows::{RequestFileCounts, RequestOverrides, RequestProcess};
+use windlass_core::requests::rows::{RequestFileCounts, RequestOverrides, RequestProgress};
 use windlass_types::requests::Request;
 
 /// The input of a round, and the state of the whole input.
@@ -19,10 +19,10 @@ impl RoundInput {
     /// The files of the catalog that earlier rounds have left. Files that will never be read are recorded first
     /// with the reason, whether or not the round succeeds.
     pub(super) fn load(
-        context: &ReconcilerContext,
+        context: &RequestReconcilerContext,
         request: &Request,
         overrides: &RequestOverrides,
-        process: &RequestProcess,
+        process: &RequestProgress,
         round: u32,
     ) -> Result<Self, EffectFailure> {
         let Some(dataset) = &request.input_dataset else { return Ok(Self::default()) };

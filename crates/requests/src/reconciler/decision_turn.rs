@@ -137,7 +137,7 @@ impl RequestReconciler {
             tracing::error!(request = name, "deciding about a request failed");
             return Ok(None);
         };
-        let commit = decision.commit(view, now);
+        let commit = decision.to_commit(view, now);
         Ok(Some(PendingDecision { name: name.to_owned(), decision, commit }))
     }
 
@@ -192,7 +192,7 @@ impl RequestReconciler {
         if !error.is_transient() {
             self.pending_events.remove(name);
         }
-        let later = now.after(self.context.options.decision_settings.retry_after);
+        let later = now.plus(self.context.options.decision_settings.retry_after);
         self.next_checks.insert(name.to_owned(), later);
     }
 
@@ -261,8 +261,8 @@ impl RequestReconciler {
         let key = EffectKey { request: String::new(), subject: EffectSubject::Alerts };
         self.work_pool.submit_work(key, move || {
             let filter = AlertFilter { only_unnotified: true, ..AlertFilter::default() };
-            let untold = context.database.alerts(&filter).unwrap_or_default();
-            for alert in &untold {
+            let unannounced = context.database.alerts(&filter).unwrap_or_default();
+            for alert in &unannounced {
                 if let Err(error) = context.options.alert_notifier.send_alert(alert) {
                     tracing::error!(%error, "an alert only reached this log");
                 }
@@ -272,7 +272,7 @@ impl RequestReconciler {
             }
             // If there were any, there may be more by now.
             let again = EffectOutcome { tag: String::new(), events: Vec::new(), min_delay: Duration::ZERO };
-            Vec::from_iter((!untold.is_empty()).then_some(again))
+            Vec::from_iter((!unannounced.is_empty()).then_some(again))
         });
     }
 }

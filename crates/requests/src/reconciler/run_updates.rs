@@ -1,8 +1,8 @@
 //! The backend's changes of a run, and the results of its completed work units.
 
 use crate::backend::{MOST_ATTEMPTS, RunUnitChange};
-use crate::context::ReconcilerContext;
-use crate::run_outline::unit_directory;
+use crate::context::RequestReconcilerContext;
+use crate::planned_run_units::unit_directory;
 use std::path::Path;
 use windlass_core::requests::RequestView;
 use windlass_core::requests::lifecycle::{LifecycleEvent, RunReport, RunState, WorkUnitReport};
@@ -28,7 +28,10 @@ pub(super) fn active_run(view: &RequestView) -> Option<&RunRow> {
 }
 
 /// `None`: there is no backend.
-pub(super) fn load_run_report(context: &ReconcilerContext, view: &RequestView) -> Option<LifecycleEvent> {
+pub(super) fn load_run_report(
+    context: &RequestReconcilerContext,
+    view: &RequestView,
+) -> Option<LifecycleEvent> {
     let run = active_run(view)?;
     let mut look = context.backends.backend_for(run).inspect_run(run, view.failures.read)?;
     if look.unit_changes.len() > MAX_UNITS_PER_READ || look.failed_attempts.len() > MOST_ATTEMPTS {

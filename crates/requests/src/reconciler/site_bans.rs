@@ -2,7 +2,7 @@
 //! sent for each.
 
 use super::{RequestReconciler, run_updates};
-use crate::run_outline::RunOutline;
+use crate::planned_run_units::PlannedRunUnits;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -59,12 +59,12 @@ impl RequestReconciler {
     }
 
     fn alert_expired_bans(&mut self, now: Timestamp) -> Result<bool, StoreError> {
-        let untold = self
+        let unannounced = self
             .context
             .database
             .bans(&SiteBanFilter { expired_unnotified: Some(now), ..SiteBanFilter::default() })?;
         let mut over = Vec::new();
-        for ban in bans::expired_bans(&untold, now) {
+        for ban in bans::expired_bans(&unannounced, now) {
             let of = ban.ban.request.as_ref().map_or("all requests", String::as_str);
             self.context.database.add_alert(
                 &NewAlert {
@@ -139,7 +139,7 @@ impl RequestReconciler {
         };
         let open: BTreeSet<String> = self.context.usable_sites(name)?.usable.into_keys().collect();
         // Without its outline only the possible sites are known.
-        let sets = RunOutline::read(Path::new(&run.submit_dir)).map_or_else(
+        let sets = PlannedRunUnits::read(Path::new(&run.submit_dir)).map_or_else(
             |_| vec![open.clone()],
             |outline| outline.sites.into_iter().map(BTreeSet::from_iter).collect(),
         );

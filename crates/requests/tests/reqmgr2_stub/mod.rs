@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex};
 
 /// A status, headers (one per line), a body.
 #[derive(Clone, Debug)]
-pub(crate) struct Said(pub(crate) u16, pub(crate) &'static str, pub(crate) String);
+pub(crate) struct StubResponse(pub(crate) u16, pub(crate) &'static str, pub(crate) String);
 
 #[derive(Default)]
-struct Inside {
+struct StubState {
     documents: BTreeMap<String, Value>,
     /// Answers for the next requests, used before the default.
-    first: Vec<Said>,
+    first: Vec<StubResponse>,
     /// The heads of all requests.
     heard: Vec<String>,
 }
 
 /// Listens until the process ends.
 #[derive(Clone)]
-pub(crate) struct Stub {
+pub(crate) struct Reqmgr2Stub {
     pub(crate) url: String,
-    inside: Arc<Mutex<Inside>>,
+    inside: Arc<Mutex<StubState>>,
 }
 
-impl Stub {
+impl Reqmgr2Stub {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/reqmgr2", listener.local_addr().unwrap());
@@ -48,7 +48,7 @@ impl Stub {
     }
 
     /// Sets the answers to the next requests, in this order.
-    pub(crate) fn says_first(&self, said: impl IntoIterator<Item = Said>) -> &Self {
+    pub(crate) fn says_first(&self, said: impl IntoIterator<Item = StubResponse>) -> &Self {
         self.inside.lock().unwrap().first = said.into_iter().collect();
         self
     }
@@ -58,7 +58,7 @@ impl Stub {
     }
 }
 
-fn answer(mut stream: TcpStream, inside: &Mutex<Inside>) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, inside: &Mutex<StubState>) -> std::io::Result<()> {
     let mut head = String::new();
     let mut reader = BufReader::new(stream.try_clone()?);
     while !head.ends_with("\r\n\r\n") {
@@ -66,7 +66,7 @@ fn answer(mut stream: TcpStream, inside: &Mutex<Inside>) -> std::io::Result<()> 
             return Ok(());
         }
     }
-    let Said(status, headers, body) = {
+    let StubResponse(status, headers, body) = {
         let mut inside = inside.lock().unwrap();
         inside.heard.push(head.clone());
         if inside.first.is_empty() { known(&inside.documents, &head) } else { inside.first.remove(0) }
@@ -76,10 +76,10 @@ fn answer(mut stream: TcpStream, inside: &Mutex<Inside>) -> std::io::Result<()> 
     stream.write_all(format!("HTTP/1.1 {status} X\r\n{fields}{body}").as_bytes())
 }
 
-fn known(documents: &BTreeMap<String, Value>, head: &str) -> Said {
+fn known(documents: &BTreeMap<String, Value>, head: &str) -> StubResponse {
     let name = head.strip_prefix("GET /reqmgr2/data/request?name=").and_then(|rest| rest.split(' ').next());
-    let Some(name) = name else { return Said(404, "", "<html>".to_owned()) };
+    let Some(name) = name else { return StubResponse(404, "", "<html>".to_owned()) };
     let result: Vec<Value> =
         documents.get(name).map(|document| json!({name: document})).into_iter().collect();
-    Said(200, "content-type: application/json\r\n", json!({"result": result}).to_string())
+    StubResponse(200, "content-type: application/json\r\n", json!({"result": result}).to_string())
 }

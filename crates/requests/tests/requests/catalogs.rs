@@ -1,6 +1,6 @@
 //! Catalogs that are down for a while, and catalogs that perform a request and then fail to confirm it.
 
-use crate::kit::{Bench, reading};
+use crate::kit::{Fixture, reading};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use windlass_requests::{CatalogError, DatasetCatalog};
@@ -9,7 +9,7 @@ use windlass_types::requests::RequestStatus;
 
 /// Fails this many times for the same request.
 #[derive(Debug)]
-struct Moody {
+struct FailingCatalog {
     real: Arc<dyn DatasetCatalog>,
     failures: u32,
     /// It performs the request and fails afterwards.
@@ -17,7 +17,7 @@ struct Moody {
     asked: Mutex<HashMap<String, u32>>,
 }
 
-impl Moody {
+impl FailingCatalog {
     fn ask<T>(
         &self,
         what: &str,
@@ -39,7 +39,7 @@ impl Moody {
     }
 }
 
-impl DatasetCatalog for Moody {
+impl DatasetCatalog for FailingCatalog {
     fn has_dataset(&self, dataset: &str) -> Result<bool, CatalogError> {
         self.ask("has", || self.real.has_dataset(dataset))
     }
@@ -69,25 +69,26 @@ impl DatasetCatalog for Moody {
     }
 }
 
-fn with_moods(failures: u32, is_silent: bool) -> (Bench, Arc<Moody>) {
-    let mut bench = Bench::new();
-    let moody = Moody { real: Arc::clone(&bench.catalog), failures, is_silent, asked: Mutex::default() };
-    let moody = Arc::new(moody);
-    bench.catalog = Arc::clone(&moody) as _;
-    bench.input(6, 10);
-    bench.start();
-    (bench, moody)
+fn with_failures(failures: u32, is_silent: bool) -> (Fixture, Arc<FailingCatalog>) {
+    let mut fixture = Fixture::new();
+    let failing =
+        FailingCatalog { real: Arc::clone(&fixture.catalog), failures, is_silent, asked: Mutex::default() };
+    let failing = Arc::new(failing);
+    fixture.catalog = Arc::clone(&failing) as _;
+    fixture.input(6, 10);
+    fixture.start();
+    (fixture, failing)
 }
 
 /// N-3.
 #[test]
 fn failing_catalog_calls_are_retried_until_success() {
     for is_silent in [false, true] {
-        let (bench, moody) = with_moods(3, is_silent);
-        bench.submit(&reading("r1"));
-        bench.wait("r1", RequestStatus::Completed);
-        bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=60);
-        let asked = moody.asked.lock().unwrap();
+        let (fixture, failing) = with_failures(3, is_silent);
+        fixture.submit(&reading("r1"));
+        fixture.wait("r1", RequestStatus::Completed);
+        fixture.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=60);
+        let asked = failing.asked.lock().unwrap();
         // There may be several requests to protect one block at one site, and all but the first succeed.
         assert!(asked.values().all(|&times| times >= 4), "{asked:?}");
         assert!(asked.keys().any(|what| what.starts_with("archive")), "{asked:?}");
@@ -96,11 +97,11 @@ fn failing_catalog_calls_are_retried_until_success() {
 
 #[test]
 fn permanent_catalog_error_holds_request_with_reason() {
-    let mut bench = Bench::new();
-    bench.start();
+    let mut fixture = Fixture::new();
+    fixture.start();
     let mut request = reading("r1");
     request.input_dataset = Some("/No/Such-v1/RAW".into());
-    bench.submit(&request);
-    let row = bench.wait("r1", RequestStatus::Held);
+    fixture.submit(&request);
+    let row = fixture.wait("r1", RequestStatus::Held);
     assert!(row.reason.unwrap().contains("/No/Such-v1/RAW"));
 }

@@ -1,7 +1,7 @@
 //! Input files of failed work units: over all rounds, each event is in the outputs once, or its file is excluded.
 //! The checks read the outputs only.
 
-use crate::kit::{Bench, SITES, generating, reading, steps, wish};
+use crate::kit::{Fixture, SITES, generating, reading, steps, user_command};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,45 +18,45 @@ const TAKE_WINDOWS: &str = r#"tr -d ' \n' < "$WINDLASS_INPUT_DETAILS" | sed 's/,
     sed 's/.*"path":"\([^"]*\)".*"first":\([0-9]*\),"last":\([0-9]*\).*/\1 \2 \3/' |
     while read f first last || [ -n "$f" ]; do sed -n "${first},${last}p" "$f"; done > "$WINDLASS_OUTPUT""#;
 
-fn rows(bench: &Bench, name: &str) -> Vec<RequestFileRow> {
-    let process = bench.job_store.process(name).unwrap().unwrap();
-    bench.job_store.file_rows(&process.uuid).unwrap()
+fn rows(fixture: &Fixture, name: &str) -> Vec<RequestFileRow> {
+    let process = fixture.job_store.process(name).unwrap().unwrap();
+    fixture.job_store.file_rows(&process.uuid).unwrap()
 }
 
 /// These events are in the outputs, each once, and all blocks are correct.
-fn assert_outputs(bench: &Bench, events: impl Iterator<Item = u64>) {
-    assert_eq!(bench.unique_events(OUTPUT), events.collect());
-    bench.assert_archived("r1");
+fn assert_outputs(fixture: &Fixture, events: impl Iterator<Item = u64>) {
+    assert_eq!(fixture.unique_events(OUTPUT), events.collect());
+    fixture.assert_archived("r1");
 }
 
-fn rounds(bench: &Bench, name: &str) -> BTreeSet<u32> {
-    bench.runs(name).iter().map(|run| run.round).collect()
+fn rounds(fixture: &Fixture, name: &str) -> BTreeSet<u32> {
+    fixture.runs(name).iter().map(|run| run.round).collect()
 }
 
 /// The file is in the catalog, and not on disk.
-fn lose(bench: &Bench, number: usize) {
-    let site = bench.storage(SITES[number % SITES.len()]);
+fn lose(fixture: &Fixture, number: usize) {
+    let site = fixture.storage(SITES[number % SITES.len()]);
     std::fs::remove_file(format!("{}/store/in/{number}.txt", site.display())).unwrap();
 }
 
 /// A behavior that makes these jobs fail while the flag is set.
-fn breaking(bench: &mut Bench, jobs: &'static [&'static str]) -> Arc<AtomicBool> {
+fn breaking(fixture: &mut Fixture, jobs: &'static [&'static str]) -> Arc<AtomicBool> {
     // Pausing after similar failures is tested elsewhere.
-    bench.options.decision_settings.failure_response.correlated.enabled = false;
+    fixture.options.decision_settings.failure_response.correlated.enabled = false;
     let broken = Arc::new(AtomicBool::new(true));
     let is_broken = Arc::clone(&broken);
-    bench.fate = Arc::new(move |job| {
+    fixture.job_outcome = Arc::new(move |job| {
         !(is_broken.load(Ordering::Relaxed) && jobs.iter().any(|name| job.name.starts_with(name)))
     });
     broken
 }
 
 /// Twelve files, six units, one of which reads a missing file.
-fn with_a_bad_file() -> Bench {
-    let bench = Bench::new();
-    bench.input(12, 10);
-    lose(&bench, 4);
-    bench
+fn with_a_bad_file() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.input(12, 10);
+    lose(&fixture, 4);
+    fixture
 }
 
 fn without_the_bad_file() -> impl Iterator<Item = u64> {
@@ -65,12 +65,12 @@ fn without_the_bad_file() -> impl Iterator<Item = u64> {
 
 #[test]
 fn bad_file_is_excluded_and_rest_of_unit_is_processed_later() {
-    let mut bench = with_a_bad_file();
-    bench.start();
-    bench.submit(&reading("r1"));
-    let row = bench.wait("r1", RequestStatus::Completed);
-    assert_outputs(&bench, without_the_bad_file());
-    let rows = rows(&bench, "r1");
+    let mut fixture = with_a_bad_file();
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    let row = fixture.wait("r1", RequestStatus::Completed);
+    assert_outputs(&fixture, without_the_bad_file());
+    let rows = rows(&fixture, "r1");
     let excluded: Vec<&RequestFileRow> =
         rows.iter().filter(|row| row.state == RequestFileState::Excluded).collect();
     let [bad] = excluded.as_slice() else { panic!("{rows:#?}") };
@@ -78,26 +78,26 @@ fn bad_file_is_excluded_and_rest_of_unit_is_processed_later() {
     assert!(bad.reason.as_ref().unwrap().contains("found it bad"), "{bad:?}");
     let later: Vec<&str> = rows.iter().filter(|row| row.round == 1).map(|row| row.lfn.as_str()).collect();
     assert_eq!(later, ["/store/in/2.txt"], "the other file of the same unit");
-    assert_eq!(rounds(&bench, "r1"), [0, 1].into());
-    let alerts = bench.job_store.alerts(&AlertFilter::default()).unwrap();
+    assert_eq!(rounds(&fixture, "r1"), [0, 1].into());
+    let alerts = fixture.job_store.alerts(&AlertFilter::default()).unwrap();
     assert!(alerts.iter().any(|alert| alert.alert.kind == "files_excluded"), "{alerts:?}");
     assert!(row.reason.unwrap().contains("excluded"));
 }
 
 /// Returns whether it got that far.
 fn crashes_at(n: u32) -> bool {
-    let mut bench = with_a_bad_file();
-    bench.crash_at = Some(n);
-    bench.start();
-    bench.submit(&reading("r1"));
-    let is_dead = |bench: &Bench| !bench.lifecycle().status().running;
-    bench.wait_for(|bench| (is_dead(bench) || bench.row("r1").status.is_terminal()).then_some(()));
-    let has_crashed = is_dead(&bench);
-    bench.stop();
-    bench.crash_at = None;
-    bench.start();
-    bench.wait("r1", RequestStatus::Completed);
-    assert_outputs(&bench, without_the_bad_file());
+    let mut fixture = with_a_bad_file();
+    fixture.crash_at = Some(n);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    let is_dead = |fixture: &Fixture| !fixture.lifecycle().status().running;
+    fixture.wait_for(|fixture| (is_dead(fixture) || fixture.row("r1").status.is_terminal()).then_some(()));
+    let has_crashed = is_dead(&fixture);
+    fixture.stop();
+    fixture.crash_at = None;
+    fixture.start();
+    fixture.wait("r1", RequestStatus::Completed);
+    assert_outputs(&fixture, without_the_bad_file());
     has_crashed
 }
 
@@ -110,21 +110,21 @@ fn crash_while_settling_loses_and_repeats_nothing() {
 /// A file of which some units were completed: only the rest of it is processed again.
 #[test]
 fn only_rest_of_partly_processed_file_is_processed_again() {
-    let mut bench = Bench::new();
-    bench.input(6, 10);
-    let broken = breaking(&mut bench, &["proc_000001", "proc_000004_0"]);
-    bench.start();
+    let mut fixture = Fixture::new();
+    fixture.input(6, 10);
+    let broken = breaking(&mut fixture, &["proc_000001", "proc_000004_0"]);
+    fixture.start();
     let mut request = reading("r1");
     request.splitting_algo = SplittingAlgo::EventBased;
     request.splitting_params.events_per_job = Some(7);
     request.payload_config = steps("RECO", TAKE_WINDOWS);
-    bench.submit(&request);
-    bench.wait("r1", RequestStatus::Held);
+    fixture.submit(&request);
+    fixture.wait("r1", RequestStatus::Held);
     broken.store(false, Ordering::Relaxed);
-    bench.want("r1", RequestCommandKind::Release);
-    bench.wait("r1", RequestStatus::Completed);
-    assert_outputs(&bench, 1..=60);
-    let rows = rows(&bench, "r1");
+    fixture.want("r1", RequestCommandKind::Release);
+    fixture.wait("r1", RequestStatus::Completed);
+    assert_outputs(&fixture, 1..=60);
+    let rows = rows(&fixture, "r1");
     assert!(rows.iter().all(|row| row.state == RequestFileState::Processed) && rows.len() == 6, "{rows:?}");
     let (first, again): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.round == 0);
     assert!(!first.is_empty() && !again.is_empty(), "{rows:?}");
@@ -133,17 +133,17 @@ fn only_rest_of_partly_processed_file_is_processed_again() {
 /// New files come in growing rounds, each planned from the measurements of earlier ones.
 #[test]
 fn input_is_processed_in_adaptive_rounds() {
-    let mut bench = Bench::new();
-    bench.input(24, 10);
-    let settings = &mut bench.options.plan_settings.adaptive;
+    let mut fixture = Fixture::new();
+    fixture.input(24, 10);
+    let settings = &mut fixture.options.plan_settings.adaptive;
     (settings.first_round_units, settings.growth, settings.min_samples) = (2, 2, 4);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Completed);
-    assert_outputs(&bench, 1..=240);
-    let (runs, process) = (bench.runs("r1"), bench.job_store.process("r1").unwrap().unwrap());
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Completed);
+    assert_outputs(&fixture, 1..=240);
+    let (runs, process) = (fixture.runs("r1"), fixture.job_store.process("r1").unwrap().unwrap());
     assert_eq!((process.files.processed, process.extent.later), (24, 0));
-    let known = windlass_requests::experience::current_experience(&process, runs.last());
+    let known = windlass_requests::round_measurements::current_experience(&process, runs.last());
     let asked: Vec<RoundEstimate> = known.rounds.iter().map(|round| round.asked).collect();
     assert!((2..=3).contains(&asked.len()), "{asked:#?}");
     assert_eq!((asked[0].from, asked[0].units, asked[0].jobs), (SizingSource::Hint, 2, 4));
@@ -157,35 +157,35 @@ fn input_is_processed_in_adaptive_rounds() {
 /// Changes made with a release are applied, and files added to the dataset meanwhile are used.
 #[test]
 fn release_adds_new_files_and_drops_excluded_files() {
-    let mut bench = Bench::new();
-    bench.input(6, 10);
-    let broken = breaking(&mut bench, &["proc_000001"]);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Held);
+    let mut fixture = Fixture::new();
+    fixture.input(6, 10);
+    let broken = breaking(&mut fixture, &["proc_000001"]);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Held);
     broken.store(false, Ordering::Relaxed);
-    bench.input(8, 10);
-    let failed = first_file_of(&bench, 1);
+    fixture.input(8, 10);
+    let failed = first_file_of(&fixture, 1);
     let overrides =
         RequestOverrides { excluded_files: [failed.clone()].into(), ..RequestOverrides::default() };
     let overrides = overrides.record_excluded_by("eve");
-    bench.change("r1", |_| {
-        let wanted = RequestChange::SetCommand(Some(wish(RequestCommandKind::Release)));
+    fixture.change("r1", |_| {
+        let wanted = RequestChange::SetCommand(Some(user_command(RequestCommandKind::Release)));
         vec![RequestChange::Overrides(overrides.clone().into()), wanted]
     });
-    bench.wait("r1", RequestStatus::Completed);
+    fixture.wait("r1", RequestStatus::Completed);
     let number: u64 = failed.trim_start_matches("/store/in/").trim_end_matches(".txt").parse().unwrap();
     let gone = number * 10 + 1..=number * 10 + 10;
-    assert_outputs(&bench, (1..=80).filter(|event| !gone.contains(event)));
-    let rows = rows(&bench, "r1");
+    assert_outputs(&fixture, (1..=80).filter(|event| !gone.contains(event)));
+    let rows = rows(&fixture, "r1");
     let excluded: Vec<_> = rows.iter().filter(|row| row.state == RequestFileState::Excluded).collect();
     assert_eq!(excluded.len(), 1, "{rows:?}");
     assert_eq!(excluded[0].reason.as_deref(), Some("by eve"), "{excluded:?}");
 }
 
 /// The first file that a unit of the first round reads.
-fn first_file_of(bench: &Bench, unit: u32) -> String {
-    let directory = &bench.runs("r1")[0].submit_dir;
+fn first_file_of(fixture: &Fixture, unit: u32) -> String {
+    let directory = &fixture.runs("r1")[0].submit_dir;
     let text = std::fs::read(format!("{directory}/mg_{unit:06}.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&text).unwrap();
     manifest["nodes"][0]["inputs"][0]["lfn"].as_str().unwrap().to_owned()
@@ -194,15 +194,15 @@ fn first_file_of(bench: &Bench, unit: u32) -> String {
 /// E 5.1: event numbers are never used twice, even after failures.
 #[test]
 fn generation_with_lost_units_makes_each_event_once() {
-    let mut bench = Bench::new();
-    let broken = breaking(&mut bench, &["proc_000001", "merge_000003"]);
-    bench.start();
-    bench.submit(&generating("g1", 95));
-    bench.wait("g1", RequestStatus::Held);
+    let mut fixture = Fixture::new();
+    let broken = breaking(&mut fixture, &["proc_000001", "merge_000003"]);
+    fixture.start();
+    fixture.submit(&generating("g1", 95));
+    fixture.wait("g1", RequestStatus::Held);
     broken.store(false, Ordering::Relaxed);
-    bench.want("g1", RequestCommandKind::Release);
-    bench.wait("g1", RequestStatus::Completed);
-    let unique = bench.unique_events("/Prim/Era-g1-v1/GEN");
+    fixture.want("g1", RequestCommandKind::Release);
+    fixture.wait("g1", RequestStatus::Completed);
+    let unique = fixture.unique_events("/Prim/Era-g1-v1/GEN");
     assert!(unique.len() >= 95, "{}", unique.len());
     // Two units of twenty events each are lost; other units with new numbers replace them.
     let lost = (21..=40).chain(61..=80);

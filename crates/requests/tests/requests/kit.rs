@@ -1,6 +1,6 @@
 //! A small production site: database, engine, workers, a catalog that can fail, and the lifecycle of requests.
 
-use crate::worker::{Fate, Worker};
+use crate::worker::{JobOutcome, Worker};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,13 +13,13 @@ use tempfile::TempDir;
 use windlass_core::requests::change::{RequestChange, RequestCommit};
 use windlass_core::requests::rows::{BlockRow, RequestCommand, RequestCommandKind, RequestRow, RunRow};
 use windlass_requests::{
-    DatasetCatalog, LifecycleDependencies, LifecycleOptions, LocalCatalog, OnRequestCommit, ReconcilerWaker,
-    RequestLifecycle,
+    DatasetCatalog, LifecycleDependencies, LifecycleOptions, LocalCatalog, OnRequestCommit, RequestLifecycle,
+    RequestReconcilerWaker,
 };
 use windlass_scheduler::service::{SchedulerHandle, SchedulerOptions};
 use windlass_store::model::RequestRunFilter;
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{DatasetWriter, Store, StoreDatabase, StoreError};
+use windlass_store::{DatasetEditor, Store, StoreDatabase, StoreError};
 use windlass_types::SystemClock;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::requests::{
@@ -27,7 +27,7 @@ use windlass_types::requests::{
 };
 
 /// Longer than any step takes on a busy machine; only a failed test waits this long.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Copies its input events and appends its name.
 const TAKE: &str =
@@ -37,27 +37,27 @@ pub(crate) const MAKE: &str = r#"seq $WINDLASS_FIRST_EVENT $WINDLASS_LAST_EVENT 
 pub(crate) const SITES: [&str; 2] = ["T1_A", "T2_B"];
 pub(crate) const INPUT: &str = "/Prim/Era-RAW-v1/RAW";
 
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) job_store: Arc<dyn StoreDatabase>,
     pub(crate) catalog: Arc<dyn DatasetCatalog>,
     pub(crate) options: LifecycleOptions,
-    pub(crate) fate: Fate,
+    pub(crate) job_outcome: JobOutcome,
     /// Sites where no processing succeeds.
     pub(crate) sick: Arc<Mutex<BTreeSet<String>>>,
     /// The lifecycle crashes right after its commit of this number, counted from 1.
     pub(crate) crash_at: Option<u32>,
-    live: Option<Live>,
+    live: Option<RunningLifecycle>,
     news: (Sender<()>, Mutex<Receiver<()>>),
     dir: TempDir,
 }
 
-struct Live {
+struct RunningLifecycle {
     lifecycle: RequestLifecycle,
     workers: Vec<Worker>,
     service: SchedulerHandle,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
@@ -71,11 +71,11 @@ impl Bench {
         fs::create_dir_all(dir.path().join("work")).unwrap();
         let catalog = Arc::new(LocalCatalog::new(Arc::clone(&job_store), "tape"));
         let (sender, receiver) = mpsc::channel();
-        let bench = Self {
+        let fixture = Self {
             job_store,
             catalog,
             options,
-            fate: Arc::new(|_| true),
+            job_outcome: Arc::new(|_| true),
             sick: Arc::default(),
             crash_at: None,
             live: None,
@@ -83,9 +83,9 @@ impl Bench {
             dir,
         };
         for site in SITES {
-            fs::create_dir_all(bench.storage(site)).unwrap();
+            fs::create_dir_all(fixture.storage(site)).unwrap();
         }
-        bench
+        fixture
     }
 
     pub(crate) fn storage(&self, site: &str) -> PathBuf {
@@ -94,8 +94,8 @@ impl Bench {
 
     /// Starts the server, with a worker at each site.
     pub(crate) fn start(&mut self) {
-        let nudge = ReconcilerWaker::default();
-        let told = nudge.clone();
+        let wake = RequestReconcilerWaker::default();
+        let told = wake.clone();
         let service = SchedulerOptions {
             on_change: Some(Arc::new(move |workflow| told.wake_workflow(workflow))),
             ..SchedulerOptions::default()
@@ -103,11 +103,11 @@ impl Bench {
         let store: Arc<dyn Store> = Arc::clone(&self.job_store) as _;
         let service = SchedulerHandle::start(store, service).unwrap();
         let work = self.dir.path().join("work");
-        let start = |site: &&str| Worker::start(&service, site, &work, self.fate_at(site));
+        let start = |site: &&str| Worker::start(&service, site, &work, self.job_outcome_at(site));
         let workers = SITES.iter().map(start).collect();
         // So that planning finds them at once, not a moment later.
-        self.wait_for(|bench| {
-            (bench.job_store.active_workers(None).unwrap().len() >= SITES.len()).then_some(())
+        self.wait_for(|fixture| {
+            (fixture.job_store.active_workers(None).unwrap().len() >= SITES.len()).then_some(())
         });
         let own: Arc<OnceLock<RequestLifecycle>> = Arc::default();
         let mut options = self.options.clone();
@@ -117,16 +117,17 @@ impl Bench {
             service: service.clone(),
             catalog: Arc::clone(&self.catalog),
         };
-        let lifecycle = RequestLifecycle::open(parts, nudge, options).unwrap();
+        let lifecycle = RequestLifecycle::open(parts, wake, options).unwrap();
         own.set(lifecycle.clone()).unwrap();
-        self.live = Some(Live { lifecycle, workers, service });
+        self.live = Some(RunningLifecycle { lifecycle, workers, service });
     }
 
-    fn fate_at(&self, site: &str) -> Fate {
-        let (fate, sick, site) = (Arc::clone(&self.fate), Arc::clone(&self.sick), site.to_owned());
+    fn job_outcome_at(&self, site: &str) -> JobOutcome {
+        let (job_outcome, sick, site) =
+            (Arc::clone(&self.job_outcome), Arc::clone(&self.sick), site.to_owned());
         Arc::new(move |job| {
             let is_sick = job.name.starts_with("proc") && sick.lock().unwrap().contains(&site);
-            !is_sick && fate(job)
+            !is_sick && job_outcome(job)
         })
     }
 
@@ -145,7 +146,7 @@ impl Bench {
 
     /// Stops everything; only rows and files are left.
     pub(crate) fn stop(&mut self) {
-        if let Some(Live { lifecycle, workers, service }) = self.live.take() {
+        if let Some(RunningLifecycle { lifecycle, workers, service }) = self.live.take() {
             lifecycle.stop();
             drop(workers);
             service.stop();
@@ -177,18 +178,18 @@ impl Bench {
         };
         let files: Vec<CatalogFile> = (0..files).map(file).collect();
         self.job_store
-            .add_dataset_files(INPUT, &files, DatasetWriter::with_full_access("me"), SystemClock.now())
+            .add_dataset_files(INPUT, &files, DatasetEditor::with_full_access("me"), SystemClock.now())
             .unwrap();
     }
 
     pub(crate) fn submit(&self, request: &Request) {
         self.job_store.add_request(request, RequestStatus::Submitted, "me", SystemClock.now()).unwrap();
-        self.nudge(&request.request_name);
+        self.wake(&request.request_name);
     }
 
     /// Issues a command for a request.
     pub(crate) fn want(&self, name: &str, what: RequestCommandKind) {
-        self.change(name, |_| vec![RequestChange::SetCommand(Some(wish(what)))]);
+        self.change(name, |_| vec![RequestChange::SetCommand(Some(user_command(what)))]);
     }
 
     /// Changes a request; returns it after the change was applied.
@@ -209,10 +210,10 @@ impl Bench {
                 Err(error) => panic!("{error}"),
             }
         }
-        self.nudge(name);
+        self.wake(name);
     }
 
-    fn nudge(&self, name: &str) {
+    fn wake(&self, name: &str) {
         if let Some(live) = &self.live {
             live.lifecycle.wake_request(name);
         }
@@ -223,8 +224,8 @@ impl Bench {
     }
 
     pub(crate) fn wait(&self, name: &str, status: RequestStatus) -> RequestRow {
-        self.wait_for(|bench| {
-            let row = bench.row(name);
+        self.wait_for(|fixture| {
+            let row = fixture.row(name);
             assert!(
                 row.status == status || !row.status.is_terminal(),
                 "{name} is {}: {:?}",
@@ -237,7 +238,7 @@ impl Bench {
 
     /// Checks again after every commit.
     pub(crate) fn wait_for<T>(&self, look: impl Fn(&Self) -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         let news = self.news.1.lock().unwrap();
         loop {
             if let Some(found) = look(self) {
@@ -326,13 +327,13 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for Fixture {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-pub(crate) fn wish(what: RequestCommandKind) -> RequestCommand {
+pub(crate) fn user_command(what: RequestCommandKind) -> RequestCommand {
     RequestCommand::new(what, "me", "test", SystemClock.now())
 }
 

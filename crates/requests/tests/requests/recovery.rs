@@ -1,6 +1,6 @@
 //! The arrows of the recovery diagrams (E 3.2, 3.4, 4.1–4.3, 7.2, 7.3), with a test of the same name for each.
 
-use crate::kit::{Bench, generating, reading, wish};
+use crate::kit::{Fixture, generating, reading, user_command};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,17 +19,17 @@ pub(crate) const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
 const MADE: &str = "/Prim/Era-g1-v1/GEN";
 
 /// One processing job fails in the first runs of its round, and then succeeds.
-pub(crate) fn failing(bench: &mut Bench, runs: i64) {
-    bench.fate = Arc::new(move |job| !job.name.starts_with("proc_000001") || job.key.run.0 > runs);
+pub(crate) fn failing(fixture: &mut Fixture, runs: i64) {
+    fixture.job_outcome = Arc::new(move |job| !job.name.starts_with("proc_000001") || job.key.run.0 > runs);
 }
 
 /// One processing job fails until the cause is fixed.
-fn broken(bench: &mut Bench) -> Arc<AtomicBool> {
-    let mended: Arc<AtomicBool> = Arc::default();
-    let is_mended = Arc::clone(&mended);
-    bench.fate =
-        Arc::new(move |job| !job.name.starts_with("proc_000001") || is_mended.load(Ordering::Relaxed));
-    mended
+fn broken(fixture: &mut Fixture) -> Arc<AtomicBool> {
+    let corrected: Arc<AtomicBool> = Arc::default();
+    let is_corrected = Arc::clone(&corrected);
+    fixture.job_outcome =
+        Arc::new(move |job| !job.name.starts_with("proc_000001") || is_corrected.load(Ordering::Relaxed));
+    corrected
 }
 
 pub(crate) fn causes(runs: &[RunRow]) -> Vec<(u32, RequestRunCause, u32)> {
@@ -43,80 +43,80 @@ pub(crate) fn assert_one_at_a_time(runs: &[RunRow]) {
     }
 }
 
-pub(crate) fn release(bench: &Bench, name: &str, rescue: bool, changes: &[RequestChange]) {
-    let wanted = RequestCommand { rescue, ..wish(RequestCommandKind::Release) };
-    bench.change(name, |_| [changes, &[RequestChange::SetCommand(Some(wanted.clone()))]].concat());
+pub(crate) fn release(fixture: &Fixture, name: &str, rescue: bool, changes: &[RequestChange]) {
+    let wanted = RequestCommand { rescue, ..user_command(RequestCommandKind::Release) };
+    fixture.change(name, |_| [changes, &[RequestChange::SetCommand(Some(wanted.clone()))]].concat());
 }
 
 #[test]
 fn successful_rescue_completes_round() {
-    let mut bench = Bench::new();
-    bench.input(12, 10);
-    failing(&mut bench, 1);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Completed);
-    bench.assert_whole("r1", OUTPUT, 1..=120);
-    let runs = bench.runs("r1");
+    let mut fixture = Fixture::new();
+    fixture.input(12, 10);
+    failing(&mut fixture, 1);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Completed);
+    fixture.assert_whole("r1", OUTPUT, 1..=120);
+    let runs = fixture.runs("r1");
     assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (0, RequestRunCause::Failure, 1)]);
     assert_eq!((runs[0].status, runs[1].status), (RequestRunStatus::Partial, RequestRunStatus::Completed));
     assert_eq!((runs[0].units_completed, runs[1].units_completed), (5, 6));
     assert_one_at_a_time(&runs);
-    assert!(!bench.statuses("r1").contains(&RequestStatus::Held));
+    assert!(!fixture.statuses("r1").contains(&RequestStatus::Held));
 }
 
 #[test]
 fn rescue_with_failures_is_rescued_again() {
-    let mut bench = Bench::new();
-    bench.input(12, 10);
-    failing(&mut bench, 3);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Completed);
-    bench.assert_whole("r1", OUTPUT, 1..=120);
-    let rescues: Vec<u32> = bench.runs("r1").iter().map(|run| run.rescues).collect();
+    let mut fixture = Fixture::new();
+    fixture.input(12, 10);
+    failing(&mut fixture, 3);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Completed);
+    fixture.assert_whole("r1", OUTPUT, 1..=120);
+    let rescues: Vec<u32> = fixture.runs("r1").iter().map(|run| run.rescues).collect();
     assert_eq!(rescues, [0, 1, 2, 3]);
 }
 
 #[test]
 fn request_held_after_last_rescue_completes_after_release() {
-    let mut bench = Bench::new();
-    let mended = broken(&mut bench);
-    bench.start();
-    bench.submit(&generating("g1", 120));
-    let held = bench.wait("g1", RequestStatus::Held);
+    let mut fixture = Fixture::new();
+    let corrected = broken(&mut fixture);
+    fixture.start();
+    fixture.submit(&generating("g1", 120));
+    let held = fixture.wait("g1", RequestStatus::Held);
     assert!(held.reason.unwrap().contains("maximum of 3 rescues"));
-    let runs = bench.runs("g1");
+    let runs = fixture.runs("g1");
     assert_eq!(runs.iter().map(|run| run.rescues).collect::<Vec<_>>(), [0, 1, 2, 3]);
     // All completed units are kept, and registered while it is held.
-    bench.wait_for(|bench| (bench.events(MADE).len() == 100).then_some(()));
+    fixture.wait_for(|fixture| (fixture.events(MADE).len() == 100).then_some(()));
 
-    mended.store(true, Ordering::Relaxed);
+    corrected.store(true, Ordering::Relaxed);
     let ban = NewBan {
         site: "T1_A".into(),
         request: Some("g1".into()),
         reason: "it fails there".into(),
         failure_data: Value::Null,
         by: "me".into(),
-        expires_at: SystemClock.now().after(Duration::from_hours(1)),
+        expires_at: SystemClock.now().plus(Duration::from_hours(1)),
     };
     let overrides = RequestOverrides { memory_mb: Some(2500), ..RequestOverrides::default() };
     let changes = [RequestChange::Ban(ban.into()), RequestChange::Overrides(overrides.into())];
-    release(&bench, "g1", false, &changes);
-    bench.wait("g1", RequestStatus::Completed);
-    bench.assert_archived("g1");
-    let events = bench.unique_events(MADE);
+    release(&fixture, "g1", false, &changes);
+    fixture.wait("g1", RequestStatus::Completed);
+    fixture.assert_archived("g1");
+    let events = fixture.unique_events(MADE);
     assert_eq!(events.len(), 120, "as many as requested");
     let made_later: BTreeSet<u64> = (121..=140).collect();
     assert!(made_later.is_subset(&events), "numbers of a failed round are not used again: {events:?}");
 
-    let runs = bench.runs("g1");
+    let runs = fixture.runs("g1");
     let last = runs.last().unwrap();
     assert_eq!((last.round, last.cause, last.rescues), (1, RequestRunCause::First, 0));
     assert_one_at_a_time(&runs);
     let BackendRunRef::Engine { workflow: Some(workflow), .. } = last.backend else { panic!("{last:?}") };
     let sites: BTreeSet<_> =
-        bench.job_store.work_units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
+        fixture.job_store.work_units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
     assert_eq!(sites, [Some("T2_B".to_owned())].into(), "no units land where it is banned");
     let outline: Value =
         serde_json::from_slice(&fs::read(format!("{}/run.json", last.submit_dir)).unwrap()).unwrap();
@@ -125,49 +125,49 @@ fn request_held_after_last_rescue_completes_after_release() {
 
 #[test]
 fn request_with_all_units_failed_is_held() {
-    let mut bench = Bench::new();
-    bench.input(12, 10);
+    let mut fixture = Fixture::new();
+    fixture.input(12, 10);
     // Otherwise it would be paused before its retries are used up.
-    bench.options.decision_settings.failure_response.correlated.enabled = false;
-    bench.sick.lock().unwrap().extend(["T1_A".to_owned(), "T2_B".to_owned()]);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Held);
-    let runs = bench.runs("r1");
+    fixture.options.decision_settings.failure_response.correlated.enabled = false;
+    fixture.sick.lock().unwrap().extend(["T1_A".to_owned(), "T2_B".to_owned()]);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Held);
+    let runs = fixture.runs("r1");
     assert_eq!((runs.len(), runs[0].status, runs[0].units_completed), (1, RequestRunStatus::Failed, 0));
 
-    bench.sick.lock().unwrap().clear();
-    release(&bench, "r1", false, &[]);
-    bench.wait("r1", RequestStatus::Completed);
-    bench.assert_whole("r1", OUTPUT, 1..=120);
-    let runs = bench.runs("r1");
+    fixture.sick.lock().unwrap().clear();
+    release(&fixture, "r1", false, &[]);
+    fixture.wait("r1", RequestStatus::Completed);
+    fixture.assert_whole("r1", OUTPUT, 1..=120);
+    let runs = fixture.runs("r1");
     assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_one_at_a_time(&runs);
-    assert!(!bench.statuses("r1").contains(&RequestStatus::Failed));
+    assert!(!fixture.statuses("r1").contains(&RequestStatus::Failed));
 }
 
 /// One of five work units fails: that is not below 20 %.
 #[test]
 fn failure_ratio_at_threshold_holds_without_rescue() {
-    let mut bench = Bench::new();
-    let mended = broken(&mut bench);
-    bench.start();
-    bench.submit(&generating("g1", 100));
-    let held = bench.wait("g1", RequestStatus::Held);
+    let mut fixture = Fixture::new();
+    let corrected = broken(&mut fixture);
+    fixture.start();
+    fixture.submit(&generating("g1", 100));
+    let held = fixture.wait("g1", RequestStatus::Held);
     assert!(held.reason.unwrap().contains("20.0 % failed"));
-    let runs = bench.runs("g1");
+    let runs = fixture.runs("g1");
     assert_eq!((runs.len(), runs[0].units_completed, runs[0].totals.units), (1, 4, 5));
 
     // With a threshold of its own, the same round continues: the operator's run does not count, later ones do.
     let overrides = RequestOverrides { error_hold_threshold: Some(0.5), ..RequestOverrides::default() };
-    release(&bench, "g1", true, &[RequestChange::Overrides(overrides.into())]);
-    bench.wait_for(|bench| {
-        bench.runs("g1").iter().any(|run| run.cause == RequestRunCause::Failure).then_some(())
+    release(&fixture, "g1", true, &[RequestChange::Overrides(overrides.into())]);
+    fixture.wait_for(|fixture| {
+        fixture.runs("g1").iter().any(|run| run.cause == RequestRunCause::Failure).then_some(())
     });
-    mended.store(true, Ordering::Relaxed);
-    bench.wait("g1", RequestStatus::Completed);
-    bench.assert_whole("g1", MADE, 1..=100);
-    let runs = bench.runs("g1");
+    corrected.store(true, Ordering::Relaxed);
+    fixture.wait("g1", RequestStatus::Completed);
+    fixture.assert_whole("g1", MADE, 1..=100);
+    let runs = fixture.runs("g1");
     assert_eq!(
         causes(&runs)[..3],
         [(0, RequestRunCause::First, 0), (0, RequestRunCause::Person, 0), (0, RequestRunCause::Failure, 1)]
@@ -178,31 +178,31 @@ fn failure_ratio_at_threshold_holds_without_rescue() {
 /// The next round contains only missing work, and each event is made once.
 #[test]
 fn release_credits_completed_work_and_plans_rest() {
-    let mut bench = Bench::new();
-    bench.input(8, 10);
-    let mended = broken(&mut bench);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Held);
-    mended.store(true, Ordering::Relaxed);
-    release(&bench, "r1", false, &[]);
-    bench.wait("r1", RequestStatus::Completed);
-    bench.assert_whole("r1", OUTPUT, 1..=80);
-    let runs = bench.runs("r1");
+    let mut fixture = Fixture::new();
+    fixture.input(8, 10);
+    let corrected = broken(&mut fixture);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Held);
+    corrected.store(true, Ordering::Relaxed);
+    release(&fixture, "r1", false, &[]);
+    fixture.wait("r1", RequestStatus::Completed);
+    fixture.assert_whole("r1", OUTPUT, 1..=80);
+    let runs = fixture.runs("r1");
     assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_eq!(runs[1].totals.units, 1, "the failed work unit, and no other");
-    let process = bench.job_store.process("r1").unwrap().unwrap();
+    let process = fixture.job_store.process("r1").unwrap().unwrap();
     assert_eq!((process.files.processed, process.files.attempted, process.files.excluded), (8, 0, 0));
 }
 
 /// A file that is excluded with a release is not read, even if its round would continue.
 #[test]
 fn removed_run_does_not_resume_with_excluded_files() {
-    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-    let mut bench = Bench::new();
-    bench.input(12, 10);
-    let waits = Arc::clone(&gate);
-    bench.fate = Arc::new(move |job| {
+    let barrier: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut fixture = Fixture::new();
+    fixture.input(12, 10);
+    let waits = Arc::clone(&barrier);
+    fixture.job_outcome = Arc::new(move |job| {
         if job.name.starts_with("proc_000001") {
             let (is_open, told) = &*waits;
             drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
@@ -210,15 +210,15 @@ fn removed_run_does_not_resume_with_excluded_files() {
         // The waiting job fails: its files are left for later rounds.
         !job.name.starts_with("proc_000001") || job.key.run.0 > 1 || job.key.workflow.0 > 1
     });
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
-    bench.want("r1", RequestCommandKind::Remove);
-    bench.wait("r1", RequestStatus::Held);
-    let (is_open, told) = &*gate;
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait_for(|fixture| fixture.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
+    fixture.want("r1", RequestCommandKind::Remove);
+    fixture.wait("r1", RequestStatus::Held);
+    let (is_open, told) = &*barrier;
     *is_open.lock().unwrap() = true;
     told.notify_all();
-    let run = bench.wait_for(|bench| bench.runs("r1").pop().filter(|run| run.status.is_over()));
+    let run = fixture.wait_for(|fixture| fixture.runs("r1").pop().filter(|run| run.status.is_over()));
     assert_eq!(run.status, RequestRunStatus::Stopped, "{run:?}");
     // One of the files of the waiting unit.
     let manifest = fs::read(format!("{}/mg_000001.json", run.submit_dir)).unwrap();
@@ -226,29 +226,29 @@ fn removed_run_does_not_resume_with_excluded_files() {
     let file = manifest["nodes"][0]["inputs"][0]["lfn"].as_str().unwrap().to_owned();
     let overrides = RequestOverrides { excluded_files: [file.clone()].into(), ..RequestOverrides::default() }
         .record_excluded_by("me");
-    release(&bench, "r1", false, &[RequestChange::Overrides(overrides.into())]);
-    bench.wait("r1", RequestStatus::Completed);
-    bench.assert_archived("r1");
+    release(&fixture, "r1", false, &[RequestChange::Overrides(overrides.into())]);
+    fixture.wait("r1", RequestStatus::Completed);
+    fixture.assert_archived("r1");
     let number: u64 = file.trim_start_matches("/store/in/").trim_end_matches(".txt").parse().unwrap();
     let left_out = number * 10 + 1..=number * 10 + 10;
     let expected: BTreeSet<u64> = (1..=120).filter(|event| !left_out.contains(event)).collect();
-    assert_eq!(bench.unique_events(OUTPUT), expected);
-    let runs = bench.runs("r1");
+    assert_eq!(fixture.unique_events(OUTPUT), expected);
+    let runs = fixture.runs("r1");
     assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_one_at_a_time(&runs);
-    let process = bench.job_store.process("r1").unwrap().unwrap();
+    let process = fixture.job_store.process("r1").unwrap().unwrap();
     assert_eq!((process.files.processed, process.files.excluded), (11, 1));
 }
 
 /// E 7.2, 7.3: completed work is kept over stops and rescues, and only the rescue counts.
 #[test]
 fn stop_is_not_counted_as_rescue() {
-    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-    let mut bench = Bench::new();
-    bench.input(12, 10);
-    let waits = Arc::clone(&gate);
+    let barrier: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut fixture = Fixture::new();
+    fixture.input(12, 10);
+    let waits = Arc::clone(&barrier);
     // In the first run it waits for the stop, in the next one it fails.
-    bench.fate = Arc::new(move |job| {
+    fixture.job_outcome = Arc::new(move |job| {
         if !job.name.starts_with("proc_000001") {
             return true;
         }
@@ -256,17 +256,17 @@ fn stop_is_not_counted_as_rescue() {
         drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
         job.key.run.0 > 2
     });
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
-    bench.want("r1", RequestCommandKind::Stop);
-    bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
-    let (is_open, told) = &*gate;
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait_for(|fixture| fixture.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
+    fixture.want("r1", RequestCommandKind::Stop);
+    fixture.wait_for(|fixture| fixture.runs("r1")[0].stop_requested_at.map(drop));
+    let (is_open, told) = &*barrier;
     *is_open.lock().unwrap() = true;
     told.notify_all();
-    bench.wait("r1", RequestStatus::Completed);
-    bench.assert_whole("r1", OUTPUT, 1..=120);
-    let runs = bench.runs("r1");
+    fixture.wait("r1", RequestStatus::Completed);
+    fixture.assert_whole("r1", OUTPUT, 1..=120);
+    let runs = fixture.runs("r1");
     assert_eq!(
         causes(&runs),
         [(0, RequestRunCause::First, 0), (0, RequestRunCause::Stop, 0), (0, RequestRunCause::Failure, 1)]
@@ -278,150 +278,154 @@ fn stop_is_not_counted_as_rescue() {
 /// E 4.2: the complete list of outputs for a manual cleanup.
 #[test]
 fn fail_writes_the_manifest() {
-    let mut bench = Bench::new();
-    bench.input(8, 10);
-    let _never = broken(&mut bench);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Held);
-    bench.wait_for(|bench| (bench.events(OUTPUT).len() == 60).then_some(()));
-    bench.want("r1", RequestCommandKind::Fail);
-    let failed = bench.wait("r1", RequestStatus::Failed);
-    let path = bench.options.submit_root.join("r1/invalidation.json");
+    let mut fixture = Fixture::new();
+    fixture.input(8, 10);
+    let _never = broken(&mut fixture);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Held);
+    fixture.wait_for(|fixture| (fixture.events(OUTPUT).len() == 60).then_some(()));
+    fixture.want("r1", RequestCommandKind::Fail);
+    let failed = fixture.wait("r1", RequestStatus::Failed);
+    let path = fixture.options.submit_root.join("r1/invalidation.json");
     assert!(failed.reason.unwrap().contains(&path.display().to_string()));
     let manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let listed = manifest["blocks"].as_array().unwrap();
     let known: Vec<_> =
-        bench.job_store.dataset_files(OUTPUT, true).unwrap().into_iter().map(|file| file.lfn).collect();
+        fixture.job_store.dataset_files(OUTPUT, true).unwrap().into_iter().map(|file| file.lfn).collect();
     let files = |block: &Value| block["files"].as_array().unwrap().clone();
     let lfns: BTreeSet<String> =
         listed.iter().flat_map(files).map(|file| file["lfn"].as_str().unwrap().to_owned()).collect();
     assert_eq!(lfns, known.into_iter().collect(), "all that is registered");
     for block in listed {
-        let rules = bench.job_store.rules(block["block"].as_str()).unwrap();
+        let rules = fixture.job_store.rules(block["block"].as_str()).unwrap();
         let named =
             block["source_rules"].as_array().unwrap().len() + usize::from(block["tape_rule"].is_string());
         assert_eq!(named, rules.len(), "{block} {rules:?}");
     }
     let ends = [ProcessingBlockStatus::Archived, ProcessingBlockStatus::Failed];
-    assert!(bench.blocks("r1").iter().all(|block| ends.contains(&block.status)), "{:#?}", bench.blocks("r1"));
+    assert!(
+        fixture.blocks("r1").iter().all(|block| ends.contains(&block.status)),
+        "{:#?}",
+        fixture.blocks("r1")
+    );
 }
 
 #[test]
 fn fail_stops_running_jobs() {
-    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-    let mut bench = Bench::new();
-    bench.input(12, 10);
-    let waits = Arc::clone(&gate);
-    bench.fate = Arc::new(move |job| {
+    let barrier: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut fixture = Fixture::new();
+    fixture.input(12, 10);
+    let waits = Arc::clone(&barrier);
+    fixture.job_outcome = Arc::new(move |job| {
         if job.name.starts_with("proc_000001") {
             let (is_open, told) = &*waits;
             drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
         }
         true
     });
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
-    bench.want("r1", RequestCommandKind::Fail);
-    bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
-    let (is_open, told) = &*gate;
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait_for(|fixture| fixture.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
+    fixture.want("r1", RequestCommandKind::Fail);
+    fixture.wait_for(|fixture| fixture.runs("r1")[0].stop_requested_at.map(drop));
+    let (is_open, told) = &*barrier;
     *is_open.lock().unwrap() = true;
     told.notify_all();
-    bench.wait("r1", RequestStatus::Failed);
-    assert!(bench.options.submit_root.join("r1/invalidation.json").exists());
-    let runs = bench.runs("r1");
+    fixture.wait("r1", RequestStatus::Failed);
+    assert!(fixture.options.submit_root.join("r1/invalidation.json").exists());
+    let runs = fixture.runs("r1");
     assert!(runs.len() == 1 && runs[0].status.is_over(), "{runs:#?}");
 }
 
 /// E 4.3: the old version ends, the new one starts, and its outputs replace the old ones only when they exist.
 #[test]
 fn kill_and_clone_restarts_and_keeps_old_outputs() {
-    let mut bench = Bench::new();
-    bench.input(8, 10);
-    let mended = broken(&mut bench);
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Held);
-    bench.wait_for(|bench| (bench.events(OUTPUT).len() == 60).then_some(()));
-    mended.store(true, Ordering::Relaxed);
-    let name = |name: &str| bench.job_store.request(name).unwrap().is_some();
-    let dataset = |dataset: &str| bench.job_store.output_taken_by(dataset, "").unwrap().is_some();
+    let mut fixture = Fixture::new();
+    fixture.input(8, 10);
+    let corrected = broken(&mut fixture);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Held);
+    fixture.wait_for(|fixture| (fixture.events(OUTPUT).len() == 60).then_some(()));
+    corrected.store(true, Ordering::Relaxed);
+    let name = |name: &str| fixture.job_store.request(name).unwrap().is_some();
+    let dataset = |dataset: &str| fixture.job_store.output_taken_by(dataset, "").unwrap().is_some();
     let taken = versions::TakenNames { name: &name, dataset: &dataset };
-    bench.change("r1", |row| {
+    fixture.change("r1", |row| {
         versions::plan_restart(
             row,
             CleanupPolicy::ImmediateCleanup,
-            wish(RequestCommandKind::Fail),
+            user_command(RequestCommandKind::Fail),
             &[],
             &taken,
         )
     });
-    let old = bench.wait("r1", RequestStatus::Failed);
+    let old = fixture.wait("r1", RequestStatus::Failed);
     assert_eq!(old.request.superseded_by_request.as_deref(), Some("r1_v2"));
-    assert!(!bench.options.submit_root.join("r1/invalidation.json").exists(), "they stay");
-    let new = bench.wait("r1_v2", RequestStatus::Completed);
+    assert!(!fixture.options.submit_root.join("r1/invalidation.json").exists(), "they stay");
+    let new = fixture.wait("r1_v2", RequestStatus::Completed);
     assert_eq!(new.request.previous_version_request.as_deref(), Some("r1"));
-    bench.assert_whole("r1_v2", &new.request.output_datasets[0], 1..=80);
-    bench.wait_for(|bench| bench.events(OUTPUT).is_empty().then_some(()));
-    let gone = |bench: &Bench| {
-        versions::OutputState::from_blocks(&bench.blocks("r1"), Some(RequestStatus::Completed))
+    fixture.assert_whole("r1_v2", &new.request.output_datasets[0], 1..=80);
+    fixture.wait_for(|fixture| fixture.events(OUTPUT).is_empty().then_some(()));
+    let gone = |fixture: &Fixture| {
+        versions::OutputState::from_blocks(&fixture.blocks("r1"), Some(RequestStatus::Completed))
     };
-    bench.wait_for(|bench| (gone(bench) == versions::OutputState::Invalidated).then_some(()));
+    fixture.wait_for(|fixture| (gone(fixture) == versions::OutputState::Invalidated).then_some(()));
 }
 
 /// E 4.3: if a new version is replaced before it is completed, earlier outputs stay until a version is
 /// completed.
 #[test]
 fn completed_version_invalidates_outputs_of_all_earlier_ones() {
-    let mut bench = Bench::new();
-    bench.input(8, 10);
-    let mended = broken(&mut bench);
-    bench.start();
-    bench.submit(&reading("r1"));
+    let mut fixture = Fixture::new();
+    fixture.input(8, 10);
+    let corrected = broken(&mut fixture);
+    fixture.start();
+    fixture.submit(&reading("r1"));
     for (name, dataset) in [("r1", OUTPUT), ("r1_v2", "/Prim/Era-r1-v2/RECO")] {
-        bench.wait(name, RequestStatus::Held);
-        bench.wait_for(|bench| (bench.events(dataset).len() == 60).then_some(()));
+        fixture.wait(name, RequestStatus::Held);
+        fixture.wait_for(|fixture| (fixture.events(dataset).len() == 60).then_some(()));
         // The second version is not completed either.
-        mended.store(name != "r1", Ordering::Relaxed);
-        let is_name = |name: &str| bench.job_store.request(name).unwrap().is_some();
-        let is_dataset = |dataset: &str| bench.job_store.output_taken_by(dataset, "").unwrap().is_some();
+        corrected.store(name != "r1", Ordering::Relaxed);
+        let is_name = |name: &str| fixture.job_store.request(name).unwrap().is_some();
+        let is_dataset = |dataset: &str| fixture.job_store.output_taken_by(dataset, "").unwrap().is_some();
         let taken = versions::TakenNames { name: &is_name, dataset: &is_dataset };
         let policy = CleanupPolicy::ImmediateCleanup;
-        bench.change(name, |row| {
-            versions::plan_restart(row, policy, wish(RequestCommandKind::Fail), &[], &taken)
+        fixture.change(name, |row| {
+            versions::plan_restart(row, policy, user_command(RequestCommandKind::Fail), &[], &taken)
         });
-        bench.wait(name, RequestStatus::Failed);
+        fixture.wait(name, RequestStatus::Failed);
     }
-    assert_eq!(bench.events(OUTPUT).len(), 60, "nothing has replaced them yet");
-    let new = bench.wait("r1_v3", RequestStatus::Completed);
-    bench.assert_whole("r1_v3", &new.request.output_datasets[0], 1..=80);
+    assert_eq!(fixture.events(OUTPUT).len(), 60, "nothing has replaced them yet");
+    let new = fixture.wait("r1_v3", RequestStatus::Completed);
+    fixture.assert_whole("r1_v3", &new.request.output_datasets[0], 1..=80);
     for name in ["r1", "r1_v2"] {
-        bench.wait_for(|bench| {
-            let blocks = bench.blocks(name);
+        fixture.wait_for(|fixture| {
+            let blocks = fixture.blocks(name);
             blocks.iter().all(|block| block.status == ProcessingBlockStatus::Invalidated).then_some(())
         });
     }
-    assert_eq!(bench.events(OUTPUT), [0u64; 0]);
+    assert_eq!(fixture.events(OUTPUT), [0u64; 0]);
 }
 
 /// changes made with a release apply to that rescue and to later ones.
 #[test]
 fn released_changes_apply_to_all_later_rescues() {
-    let mut bench = Bench::new();
-    bench.input(8, 10);
+    let mut fixture = Fixture::new();
+    fixture.input(8, 10);
     let tried: Arc<Mutex<Vec<(i64, u64)>>> = Arc::default();
     let seen = Arc::clone(&tried);
-    bench.fate = Arc::new(move |job| {
+    fixture.job_outcome = Arc::new(move |job| {
         if !job.name.starts_with("proc_000001_0") {
             return true;
         }
         seen.lock().unwrap().push((job.key.run.0, job.resources.memory.0 >> 20));
         job.key.run.0 > 3
     });
-    bench.start();
-    bench.submit(&reading("r1"));
-    bench.wait("r1", RequestStatus::Held);
+    fixture.start();
+    fixture.submit(&reading("r1"));
+    fixture.wait("r1", RequestStatus::Held);
     let planned = tried.lock().unwrap()[0].1;
     let overrides = RequestOverrides {
         memory_mb: Some(planned + 500),
@@ -429,10 +433,10 @@ fn released_changes_apply_to_all_later_rescues() {
         error_hold_threshold: Some(0.5),
         ..RequestOverrides::default()
     };
-    release(&bench, "r1", true, &[RequestChange::Overrides(overrides.into())]);
-    bench.wait("r1", RequestStatus::Completed);
-    bench.assert_whole("r1", OUTPUT, 1..=80);
-    let causes = causes(&bench.runs("r1"));
+    release(&fixture, "r1", true, &[RequestChange::Overrides(overrides.into())]);
+    fixture.wait("r1", RequestStatus::Completed);
+    fixture.assert_whole("r1", OUTPUT, 1..=80);
+    let causes = causes(&fixture.runs("r1"));
     assert_eq!(
         causes[2..],
         [(0, RequestRunCause::Failure, 1), (0, RequestRunCause::Failure, 2)],

@@ -1,6 +1,6 @@
 //! Fetches a request from ReqMgr2 by its name: over HTTP as it answers, and over TLS as `openssl` speaks it.
 
-use crate::reqmgr2_stub::{Said, Stub};
+use crate::reqmgr2_stub::{Reqmgr2Stub, StubResponse};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn document(name: &str) -> Value {
 
 #[test]
 fn request_is_fetched_by_name() {
-    let stub = Stub::start();
+    let stub = Reqmgr2Stub::start();
     stub.has("user_r_1", &document("user_r_1"));
     assert_eq!(Reqmgr2Client::from_url(&stub.url).fetch_request("user_r_1").unwrap(), document("user_r_1"));
     let heard = stub.heard().concat().to_lowercase();
@@ -32,18 +32,21 @@ fn request_is_fetched_by_name() {
 
 #[test]
 fn only_transient_reqmgr2_errors_are_retried() {
-    let stub = Stub::start();
+    let stub = Reqmgr2Stub::start();
     stub.has("a", &document("a"));
     let page = || "<html>".to_owned();
-    stub.says_first([Said(503, "", page()), Said(500, "x-error-detail: database\r\n", page())]);
+    stub.says_first([
+        StubResponse(503, "", page()),
+        StubResponse(500, "x-error-detail: database\r\n", page()),
+    ]);
     assert_eq!(Reqmgr2Client::from_url(&stub.url).fetch_request("a").unwrap(), document("a"));
     assert_eq!(stub.heard().len(), 3);
     for (said, words) in [
-        (Said(403, "x-error-detail: no role\r\n", page()), "denies access: 403: no role"),
-        (Said(302, "location: https://login\r\n", page()), "redirecting to https://login"),
-        (Said(400, "", page()), "rejects the query: it answers 400"),
-        (Said(404, "", page()), "answers 404"),
-        (Said(200, "", page()), "it is an HTML page"),
+        (StubResponse(403, "x-error-detail: no role\r\n", page()), "denies access: 403: no role"),
+        (StubResponse(302, "location: https://login\r\n", page()), "redirecting to https://login"),
+        (StubResponse(400, "", page()), "rejects the query: it answers 400"),
+        (StubResponse(404, "", page()), "answers 404"),
+        (StubResponse(200, "", page()), "it is an HTML page"),
     ] {
         let before = stub.heard().len();
         stub.says_first([said]);
@@ -70,13 +73,13 @@ fn unreachable_reqmgr2_times_out() {
 }
 
 /// Certificates, and a server that requires one.
-struct Secured {
+struct TlsServer {
     dir: tempfile::TempDir,
     server: Child,
     url: String,
 }
 
-impl Drop for Secured {
+impl Drop for TlsServer {
     fn drop(&mut self) {
         drop(self.server.kill());
         drop(self.server.wait());
@@ -99,7 +102,7 @@ fn certify(dir: &Path, name: &str, issuer: &str, extensions: &str, subject: &str
     );
 }
 
-impl Secured {
+impl TlsServer {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path();
@@ -155,7 +158,7 @@ impl Secured {
 
 #[test]
 fn reqmgr2_uses_client_certificate_or_proxy_and_ca() {
-    let secured = Secured::start();
+    let secured = TlsServer::start();
     // A directory of certificate authorities as on the grid, with many other files in it.
     let authorities = secured.file("certificates");
     std::fs::create_dir(&authorities).unwrap();

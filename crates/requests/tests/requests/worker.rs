@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use windlass_payload::{PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, node_run};
+use windlass_payload::{PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, processing_job};
 use windlass_scheduler::service::{
     CallError, CallReply, SchedulerHandle, WorkerCaller, WorkerOwner, WorkflowPredicate,
 };
@@ -18,7 +18,7 @@ use windlass_types::worker_protocol::{
 use windlass_types::{Bytes, Capacity, SystemClock};
 
 /// Called before each job; `false`: the job fails, as on a machine with a bad disk.
-pub(crate) type Fate = Arc<dyn Fn(&Assignment) -> bool + Send + Sync>;
+pub(crate) type JobOutcome = Arc<dyn Fn(&Assignment) -> bool + Send + Sync>;
 
 pub(crate) struct Worker {
     is_over: Arc<AtomicBool>,
@@ -26,13 +26,18 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn start(service: &SchedulerHandle, site: &str, work_dir: &Path, fate: Fate) -> Self {
+    pub(crate) fn start(
+        service: &SchedulerHandle,
+        site: &str,
+        work_dir: &Path,
+        job_outcome: JobOutcome,
+    ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut hand = Hand {
+        let mut hand = JobRunner {
             service: service.clone(),
             site: site.to_owned(),
             work_dir: work_dir.to_owned(),
-            fate,
+            job_outcome,
             is_over: Arc::clone(&is_over),
         };
         let thread = thread::spawn(move || hand.work());
@@ -48,15 +53,15 @@ impl Drop for Worker {
     }
 }
 
-struct Hand {
+struct JobRunner {
     service: SchedulerHandle,
     site: String,
     work_dir: PathBuf,
-    fate: Fate,
+    job_outcome: JobOutcome,
     is_over: Arc<AtomicBool>,
 }
 
-impl Hand {
+impl JobRunner {
     /// Runs until it is stopped, or the service is gone.
     fn work(&mut self) {
         let Ok(RegistrationReply { worker, secret, .. }) = self.introduce() else { return };
@@ -100,8 +105,8 @@ impl Hand {
             slurm: None,
         };
         let may: WorkflowPredicate = Arc::new(|_| true);
-        let sponsor = WorkerOwner { user: "me".into(), sees_all: false, may_work_for: may };
-        ask(|reply| self.service.register_worker(who, sponsor, reply))
+        let token_owner = WorkerOwner { user: "me".into(), sees_all: false, may_work_for: may };
+        ask(|reply| self.service.register_worker(who, token_owner, reply))
     }
 
     fn exchange(&self, exchange: WorkerExchange) -> Result<ExchangeReply, CallError> {
@@ -109,8 +114,11 @@ impl Hand {
     }
 
     fn carry_out(&self, assignment: &Assignment) -> AttemptReport {
-        let outcome =
-            if (self.fate)(assignment) { self.payload(assignment) } else { Err((5, "no luck".into())) };
+        let outcome = if (self.job_outcome)(assignment) {
+            self.payload(assignment)
+        } else {
+            Err((5, "no luck".into()))
+        };
         let (code, words) = match outcome {
             Ok(()) => (0, None),
             Err((code, words)) => (code, Some(words)),
@@ -142,14 +150,14 @@ impl Hand {
         match (verb, rest) {
             ("land", []) => landing::run_landing(&place).map_err(told),
             ("run", ["--node", node]) => {
-                let options = node_run::NodeRunOptions {
+                let options = processing_job::ProcessingOptions {
                     node: node.parse().unwrap(),
                     attempt: assignment.key.attempt.0,
                     work_dir: &self.work_dir,
                     program: Path::new("/no/windlass"),
                     keep_scratch: false,
                 };
-                node_run::run_node(&place, &options, &control).map(drop).map_err(told)
+                processing_job::run_node(&place, &options, &control).map(drop).map_err(told)
             }
             ("merge", []) => merge::merge_unit(&place, &self.work_dir, &control).map(drop).map_err(told),
             ("cleanup", []) => cleanup::cleanup_unit(&place, false).map(drop).map_err(told),

@@ -115,9 +115,9 @@ impl Dispatcher<'_> {
         if self.open_batch.changes.is_empty() || self.has_attempt_ended {
             return;
         }
-        let company = self.open_batch.changes.len() >= MAX_DELAYED_BATCH;
+        let is_batch_full = self.open_batch.changes.len() >= MAX_DELAYED_BATCH;
         let waited = self.commit_deadline().is_none_or(|until| until <= now);
-        if self.is_commit_awaited() || company || waited {
+        if self.is_commit_awaited() || is_batch_full || waited {
             let mut then = mem::take(&mut self.open_batch);
             self.batch_open_since = None;
             let changes = mem::take(&mut then.changes).into();

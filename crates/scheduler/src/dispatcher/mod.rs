@@ -189,10 +189,10 @@ impl<'a> Dispatcher<'a> {
             recovery_at_start::recover_workflow(store, host, observer, &workflow, classifier, clock.now())?;
         let suspects = crash_suspects::load_crash_suspects(store, &workflow, &mut state)?;
         let mut open = DispatcherBatch::default();
-        let mut agenda = ActionSchedule::load(store, workflow.id)?;
-        agenda.count_job_triggers(&state, &mut open.changes);
+        let mut action_schedule = ActionSchedule::load(store, workflow.id)?;
+        action_schedule.count_job_triggers(&state, &mut open.changes);
         // The process that ran some of them before is dead.
-        if agenda.states.interrupt_runs(|_| true, clock.now(), &mut open.changes) > 0 {
+        if action_schedule.states.interrupt_runs(|_| true, clock.now(), &mut open.changes) > 0 {
             observer.on_notice(
                 "an action was running when an earlier process died; see `windlass workflows actions`",
             );
@@ -217,7 +217,7 @@ impl<'a> Dispatcher<'a> {
             workflow,
             retry_policy,
             state,
-            actions: agenda,
+            actions: action_schedule,
             worker: None,
             deaths_in_a_row: 0,
             crash_suspects: suspects,
@@ -269,13 +269,9 @@ impl<'a> Dispatcher<'a> {
         let dismissed = self.dismiss_worker();
         outcome.and(dismissed)?;
         let end = self.finish_run()?;
-        let kept_back = if end == RunEnd::WaitingForDecision { self.unrunnable_jobs_error()? } else { None };
-        Ok(RunSummary {
-            end,
-            counts: *self.state.counts(),
-            elapsed: self.started.elapsed(),
-            unrunnable_jobs: kept_back,
-        })
+        let unrunnable_jobs =
+            if end == RunEnd::WaitingForDecision { self.unrunnable_jobs_error()? } else { None };
+        Ok(RunSummary { end, counts: *self.state.counts(), elapsed: self.started.elapsed(), unrunnable_jobs })
     }
 
     fn run_loop(&mut self) -> Result<(), SchedulerError> {
@@ -399,14 +395,16 @@ impl<'a> Dispatcher<'a> {
             return Some(event);
         }
         let now = Instant::now();
-        let linger = self.commit_deadline().filter(|_| self.in_flight.is_none());
+        let commit_deadline = self.commit_deadline().filter(|_| self.in_flight.is_none());
         let retry = self.in_flight.as_ref().and_then(|f| f.retry_at);
         let trouble = self.store_problem.as_ref().map(|t| t.retry_at).filter(|until| *until > now);
         let progress = Some(self.last_progress_at + PROGRESS_INTERVAL);
         let due = self.state.next_due().map(|due| now + due.since(self.clock.now()));
         let warning = self.time_limit_notice_at();
-        let until =
-            [linger, retry, trouble, due, warning, self.kill_by, progress].into_iter().flatten().min()?;
+        let until = [commit_deadline, retry, trouble, due, warning, self.kill_by, progress]
+            .into_iter()
+            .flatten()
+            .min()?;
         self.events.next_event(until)
     }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use windlass_core::actions::{ActionRunKey, WorkerStage};
 use windlass_core::change::{ActionChange, WorkflowChange};
-use windlass_core::node_quarantine::NodeStanding;
+use windlass_core::node_quarantine::NodeEligibility;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, WorkerFilter, WorkerKind};
 use windlass_types::settings::ActionTrigger;
@@ -94,7 +94,7 @@ impl Scheduler {
         let Some(session) = self.sessions.get(&worker).filter(|session| session.may_take_actions()) else {
             return;
         };
-        let is_quarantined = session.standing == NodeStanding::SetAside;
+        let is_quarantined = session.standing == NodeEligibility::SetAside;
         let Some(active) = self.find_workflow(workflow) else { return };
         let is_over = active.has_no_jobs_left() && active.actions.states.has_only_worker_end_actions();
         let stage = if is_over { WorkerStage::Leaving } else { WorkerStage::Working };
@@ -256,14 +256,14 @@ impl Scheduler {
     ) -> Vec<ActionRunKey> {
         let Some(session) = self.sessions.get(&worker) else { return has.to_vec() };
         let lost = has.iter().copied().filter(|key| !session.actions.contains_key(key)).collect();
-        let unheard: Vec<(ActionRunKey, WorkflowId)> = session
+        let unreported: Vec<(ActionRunKey, WorkflowId)> = session
             .actions
             .iter()
             // The successor of a dead worker runs no actions.
             .filter(|(key, _)| !has.contains(key) && !session.has_successor)
             .map(|(key, action_assignment)| (*key, action_assignment.workflow))
             .collect();
-        for (key, workflow) in unheard {
+        for (key, workflow) in unreported {
             self.resend_action(worker, workflow, key);
         }
         lost

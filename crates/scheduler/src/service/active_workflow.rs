@@ -227,10 +227,10 @@ impl ActiveWorkflow {
         }
         let mut alive = store.active_workers(None)?;
         alive.retain(|row| row.worker.kind != WorkerKind::Remote);
-        let stands_for_clients =
+        let client_worker =
             alive.iter().find(|row| row.worker.kind == WorkerKind::Claims && row.worker.workflow == Some(id));
-        let agenda = ActionSchedule::load(store, id)?;
-        let joined = load_joined_workers(store, &row, &agenda, &held)?;
+        let action_schedule = ActionSchedule::load(store, id)?;
+        let joined = load_joined_workers(store, &row, &action_schedule, &held)?;
         Ok(Self {
             generation: load_context.generation,
             settings: ExecutionSettings::from_workflow(&row),
@@ -238,7 +238,7 @@ impl ActiveWorkflow {
             retry_policy,
             held_jobs: held,
             crash_suspects: suspects,
-            actions: agenda,
+            actions: action_schedule,
             joined_workers: joined,
             is_active,
             is_canceled,
@@ -246,7 +246,7 @@ impl ActiveWorkflow {
             in_flight: None,
             has_added_jobs: !store.spawning_jobs(id)?.is_empty(),
             ended_attempts: Vec::new(),
-            claims_worker: stands_for_clients.map(|row| row.id),
+            claims_worker: client_worker.map(|row| row.id),
             unleased_workers: alive.iter().map(|row| row.id).collect(),
             reserved_worker: None,
             waiting_calls: VecDeque::new(),
@@ -394,15 +394,15 @@ fn load_elected_sites(
 fn load_joined_workers(
     store: &dyn Store,
     row: &WorkflowRow,
-    agenda: &ActionSchedule,
+    action_schedule: &ActionSchedule,
     held: &HashMap<JobId, AssignedAttempt>,
 ) -> Result<BTreeSet<WorkerId>, windlass_store::StoreError> {
-    let mut joined: BTreeSet<WorkerId> = agenda.states.executing_workers().collect();
-    if agenda.states.is_empty() {
+    let mut joined: BTreeSet<WorkerId> = action_schedule.states.executing_workers().collect();
+    if action_schedule.states.is_empty() {
         return Ok(joined);
     }
     joined.extend(held.values().map(|hold| hold.worker));
-    if agenda.states.has_trigger(ActionTrigger::OnWorkerComplete) {
+    if action_schedule.states.has_trigger(ActionTrigger::OnWorkerComplete) {
         let filter = ResultFilter { run: Some(row.run_id), ..ResultFilter::default() };
         joined.extend(store.results(row.id, &filter)?.iter().map(|result| result.worker_id));
     }

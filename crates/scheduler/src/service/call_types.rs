@@ -50,13 +50,13 @@ pub type OnWorkflowChange = Arc<dyn Fn(WorkflowId) + Send + Sync>;
 
 /// A worker in an allocation without contact, and the attempts that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SilentWorker {
+pub struct UnreachableAllocationWorker {
     pub worker: WorkerId,
     pub allocation: AllocationId,
     pub held_attempts: Vec<AttemptKey>,
 }
 
-pub type OnSilentWorker = Arc<dyn Fn(SilentWorker) + Send + Sync>;
+pub type OnUnreachableAllocationWorker = Arc<dyn Fn(UnreachableAllocationWorker) + Send + Sync>;
 
 /// Whether this is certainly still the only server of its database.
 pub type IsLeadershipCertain = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -71,7 +71,7 @@ pub enum WorkerCaller {
 }
 
 impl WorkerCaller {
-    pub(super) fn may_speak_for(&self, user: &str) -> bool {
+    pub(super) fn may_call_for(&self, user: &str) -> bool {
         match self {
             Self::User(name) => **name == *user,
             Self::Operator => true,
@@ -115,7 +115,7 @@ pub struct SchedulerOptions {
     /// Called with silent workers that may have left jobs running in Slurm. The callee reports when none are
     /// left ([`super::SchedulerHandle::notify_worker_fenced`]); only then, or after a timeout, the jobs are
     /// reassigned. Without it there is no waiting.
-    pub on_silent_worker: Option<OnSilentWorker>,
+    pub on_silent_worker: Option<OnUnreachableAllocationWorker>,
     /// Checked before replies to workers: while another server may have taken over, no lease is renewed.
     /// Without it there is no other server.
     pub is_leadership_certain: Option<IsLeadershipCertain>,

@@ -9,7 +9,7 @@ use crate::execution_settings::load_assignments;
 use std::collections::{BTreeSet, HashSet};
 use windlass_core::change::WorkflowChange;
 use windlass_core::dispatch::ClaimLimits;
-use windlass_core::node_quarantine::NodeStanding;
+use windlass_core::node_quarantine::NodeEligibility;
 use windlass_store::StoreError;
 use windlass_types::{JobId, WorkerId, WorkflowId};
 
@@ -73,7 +73,7 @@ impl Scheduler {
             return;
         }
         let before = session.held_jobs.len();
-        if session.standing == NodeStanding::OnProbation {
+        if session.standing == NodeEligibility::OnProbation {
             self.probe_node(worker);
         } else {
             self.claim_in_turn(worker, 0, None);
@@ -111,7 +111,7 @@ impl Scheduler {
         while let Some(turn) = self.groups.next_workflow(group, after) {
             let (_, _, workflow) = turn;
             after = Some(turn);
-            let rivals = self.groups.count_listed_workflows(group).max(1);
+            let listed_workflows = self.groups.count_listed_workflows(group).max(1);
             if !self.may_claim(workflow)
                 || self.is_cooling_down(worker, workflow)
                 || self.start_first_action(worker, workflow)
@@ -119,7 +119,7 @@ impl Scheduler {
                 continue;
             }
             let Some(session) = self.sessions.get(&worker) else { return };
-            let share = (session.estimated_slots() + ahead).div_ceil(rivals);
+            let share = (session.estimated_slots() + ahead).div_ceil(listed_workflows);
             self.activity =
                 SchedulerActivity { worker: Some(worker), ..SchedulerActivity::for_upkeep(workflow) };
             if self.claim_from_workflow(worker, workflow, most.unwrap_or(share), ahead) {
@@ -268,7 +268,7 @@ impl Scheduler {
         let suits = |session: &WorkerSession| {
             let free = session.reserved_for.is_none()
                 && session.exclusive_job.is_none()
-                && session.standing == NodeStanding::Trusted;
+                && session.standing == NodeEligibility::Trusted;
             let may = !session.is_draining && !session.is_to_drain && !session.is_cooling_down(workflow, now);
             free && may && active.state.could_claim_isolated(&session.usage)
         };

@@ -45,7 +45,7 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         let mut moment = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         moment.instant += by;
-        moment.timestamp = moment.timestamp.after(by);
+        moment.timestamp = moment.timestamp.plus(by);
     }
 
     /// Sets the wall clock back.

@@ -117,11 +117,11 @@ impl ActiveWorkflow {
 
 /// The capacities of workers that accept jobs; a worker without a stated time limit stays for ever.
 fn worker_capacities<'a>(members: impl Iterator<Item = &'a WorkerSession>) -> WorkerCapacities {
-    let takers: Vec<&WorkerSession> =
+    let eligible_workers: Vec<&WorkerSession> =
         members.filter(|session| !session.is_draining && !session.is_to_drain).collect();
-    let stays: Option<Vec<Duration>> = takers.iter().map(|session| session.time_limit).collect();
+    let stays: Option<Vec<Duration>> = eligible_workers.iter().map(|session| session.time_limit).collect();
     WorkerCapacities {
-        workers: takers.iter().map(|session| session.capacity).collect(),
+        workers: eligible_workers.iter().map(|session| session.capacity).collect(),
         longest_stay: stays.and_then(|stays| stays.into_iter().max()),
     }
 }

@@ -11,7 +11,7 @@ use super::scheduler_call::CompletionResults;
 use std::collections::HashMap;
 use windlass_core::change::WorkflowChange;
 use windlass_core::dispatch::{ClaimLimits, WorkerSelector, WorkerUsage};
-use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt, StatedAttemptEnd};
+use windlass_core::workflow_state::{ClientAttemptEnd, OrphanDecision, OrphanedAttempt};
 use windlass_store::Store;
 use windlass_store::model::{NewWorker, ResultFilter, WorkerFilter, WorkerKind, WorkflowRow};
 use windlass_types::worker_messages::{AttemptUsage, return_code};
@@ -166,7 +166,7 @@ impl Scheduler {
             active.claims_worker
         };
         let (job, status) = (done.job, done.status);
-        if !(status.is_complete() || status == JobStatus::PendingFailed) {
+        if !(status.has_ended() || status == JobStatus::PendingFailed) {
             let detail = format!("a job cannot be completed with status `{status}`");
             return Err(CallError::Invalid { code: "not_terminal", detail });
         }
@@ -193,7 +193,7 @@ impl Scheduler {
         }
         let active = self.open_workflow(workflow)?;
         let key = active.state.attempt_key(index);
-        let stated = StatedAttemptEnd {
+        let stated = ClientAttemptEnd {
             worker: hold.worker,
             status,
             return_code: done.return_code,
@@ -213,7 +213,7 @@ impl Scheduler {
         workflow: WorkflowId,
         job: JobId,
         key: &windlass_types::worker_messages::AttemptKey,
-        stated: StatedAttemptEnd,
+        stated: ClientAttemptEnd,
     ) -> Result<(), CallError> {
         let active = self.open_workflow(workflow)?;
         let became = active
@@ -249,7 +249,7 @@ impl Scheduler {
             );
         }
         let key = active.state.attempt_key(number);
-        let stated = StatedAttemptEnd {
+        let stated = ClientAttemptEnd {
             worker,
             status: JobStatus::Canceled,
             return_code: CANCELED_RETURN_CODE,
@@ -310,7 +310,7 @@ impl Scheduler {
                     let detail = format!("worker {} runs job {job}; it is retried when it ends", hold.worker);
                     return Err(CallError::Conflict { code: "job_active", detail });
                 }
-                let stated = StatedAttemptEnd {
+                let stated = ClientAttemptEnd {
                     worker: hold.worker,
                     status: JobStatus::Failed,
                     return_code: return_code::NOT_REPORTED,

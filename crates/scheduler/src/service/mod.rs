@@ -32,8 +32,9 @@ mod workflow_lifecycle;
 
 pub use call_types::{
     CallError, CallReply, ClaimRequest, EnsureWorkerDead, ExclusiveRequirement, IsLeadershipCertain,
-    JobCompletion, JobsToReset, NodeCapacityOffer, OnCommit, OnSilentWorker, OnWorkflowChange, ReadyJobGroup,
-    SchedulerMetrics, SchedulerOptions, SilentWorker, WorkerCaller, WorkerOwner, WorkflowSnapshot,
+    JobCompletion, JobsToReset, NodeCapacityOffer, OnCommit, OnUnreachableAllocationWorker, OnWorkflowChange,
+    ReadyJobGroup, SchedulerMetrics, SchedulerOptions, UnreachableAllocationWorker, WorkerCaller,
+    WorkerOwner, WorkflowSnapshot,
 };
 pub use clock::{ManualClock, SchedulerClock};
 pub use slurm_workers::FENCING_TIMEOUT;

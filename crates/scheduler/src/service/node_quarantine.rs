@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 use windlass_core::classify::NodeFailureCounts;
 use windlass_core::node_quarantine::{
-    ComparableWork, NodeAttemptOutcome, NodeRecords, NodeStanding, ProbeResult, concerns_node,
+    ComparableWork, NodeAttemptHistory, NodeAttemptOutcome, NodeEligibility, ProbeResult, concerns_node,
     quarantine_duration,
 };
 use windlass_store::model::{EventSeverity, NewEvent, NodeQuarantineRow};
@@ -51,7 +51,7 @@ impl NodeKey {
 #[derive(Default)]
 pub(super) struct NodeRegistry {
     workers: BTreeMap<NodeKey, BTreeSet<WorkerId>>,
-    records: NodeRecords,
+    records: NodeAttemptHistory,
     quarantined: BTreeMap<NodeKey, ActiveQuarantine>,
 }
 
@@ -68,7 +68,7 @@ struct ActiveQuarantine {
 impl ActiveQuarantine {
     fn new(row: NodeQuarantineRow, now: TimePoint) -> Self {
         let is_on_probation =
-            NodeStanding::from_quarantine(Some(row.until), now.timestamp) == NodeStanding::OnProbation;
+            NodeEligibility::from_quarantine(Some(row.until), now.timestamp) == NodeEligibility::OnProbation;
         let left = row.until.since(now.timestamp).min(row.until.since(row.since));
         Self { row, ends_at: now.instant + left, probe_job: None, is_on_probation }
     }
@@ -81,8 +81,8 @@ impl ActiveQuarantine {
         self.row.evidence.is_none()
     }
 
-    const fn standing(&self) -> NodeStanding {
-        if self.is_on_probation { NodeStanding::OnProbation } else { NodeStanding::SetAside }
+    const fn standing(&self) -> NodeEligibility {
+        if self.is_on_probation { NodeEligibility::OnProbation } else { NodeEligibility::SetAside }
     }
 }
 
@@ -92,7 +92,7 @@ impl NodeRegistry {
     fn find_quarantine(&self, node: &NodeKey) -> Option<(&NodeKey, &ActiveQuarantine)> {
         let of_all = self.quarantined.get_key_value(&NodeKey::for_all_users(&node.host));
         let own = self.quarantined.get_key_value(node);
-        let holds = |quarantine: &ActiveQuarantine| quarantine.standing() == NodeStanding::SetAside;
+        let holds = |quarantine: &ActiveQuarantine| quarantine.standing() == NodeEligibility::SetAside;
         match (of_all, own) {
             (Some((_, all)), Some((_, one))) if holds(one) && !holds(all) => own,
             (Some(_), _) => of_all,
@@ -100,7 +100,7 @@ impl NodeRegistry {
         }
     }
 
-    fn standing(&self, node: &NodeKey) -> NodeStanding {
+    fn standing(&self, node: &NodeKey) -> NodeEligibility {
         self.find_quarantine(node).map(|(_, quarantine)| quarantine.standing()).unwrap_or_default()
     }
 
@@ -181,7 +181,7 @@ impl Scheduler {
         let work = ComparableWork::new(key.workflow, &active.state.demand(job).location);
         let outcome = NodeAttemptOutcome { work, job: key.job, failure_class: failed };
         match session.standing {
-            NodeStanding::Trusted => {
+            NodeEligibility::Trusted => {
                 let name = session.node.name();
                 self.nodes.records.record_attempt(&name, outcome);
                 if failed.is_some()
@@ -192,8 +192,8 @@ impl Scheduler {
                 }
             }
             // Jobs from before the quarantine prove nothing new.
-            NodeStanding::SetAside => {}
-            NodeStanding::OnProbation => {
+            NodeEligibility::SetAside => {}
+            NodeEligibility::OnProbation => {
                 let node = session.node.clone();
                 self.decide_probe(&node, key, outcome);
             }
@@ -236,7 +236,7 @@ impl Scheduler {
             host: node.host.clone(),
             user: node.user(),
             since,
-            until: since.after(quarantine_duration(before)),
+            until: since.plus(quarantine_duration(before)),
             set_by: AUTOMATIC_USER.to_owned(),
             reason,
             evidence: Some(evidence),
@@ -278,7 +278,7 @@ impl Scheduler {
             let Some(session) = self.sessions.get_mut(&worker) else { continue };
             let standing = self.nodes.standing(&session.node);
             session.standing = standing;
-            if standing != NodeStanding::Trusted {
+            if standing != NodeEligibility::Trusted {
                 self.release_reserved_worker(worker);
             }
             self.update_waiting(worker);
@@ -294,7 +294,7 @@ impl Scheduler {
             // A worker that has not yet returned after a restart of the server may still do so.
             let does_the_same = session.group.is_none_or(|group| groups.contains(&group));
             session.node.host != node.host
-                && session.standing == NodeStanding::Trusted
+                && session.standing == NodeEligibility::Trusted
                 && session.is_staying()
                 && does_the_same
         })

@@ -549,7 +549,7 @@ pub(super) fn store_call_error(error: &windlass_store::StoreError) -> CallError 
         E::StillActive { .. } | E::JobIsHeld { .. } | E::NotRunning { .. } => {
             CallError::Conflict { code: "workflow_active", detail }
         }
-        E::Busy { .. } | E::InUse { .. } | E::RunNotBegun { .. } | E::NotBuried { .. } => {
+        E::Busy { .. } | E::InUse { .. } | E::RunNotBegun { .. } | E::WorkersMayBeAlive { .. } => {
             CallError::Conflict { code: "in_use", detail }
         }
         _ => CallError::Internal(detail),

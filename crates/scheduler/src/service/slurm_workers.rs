@@ -2,7 +2,7 @@
 
 use super::WorkflowPredicate;
 use super::active_workflow::ActiveWorkflow;
-use super::call_types::{CallError, SilentWorker};
+use super::call_types::{CallError, UnreachableAllocationWorker};
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error, unavailable_error};
 use std::time::{Duration, Instant};
 use windlass_core::crash_suspects::CrashEvidence;
@@ -96,15 +96,18 @@ impl Scheduler {
         };
         // If it returns in the meantime, it learns that it has lost all its jobs.
         self.require_registration(worker);
-        let patience = self.now.instant + FENCING_TIMEOUT;
+        let max_wait = self.now.instant + FENCING_TIMEOUT;
         let Some(session) = self.sessions.get_mut(&worker) else { return false };
-        (session.is_given_up, session.lease_until) = (true, patience);
+        (session.is_given_up, session.lease_until) = (true, max_wait);
         notify(silent);
         true
     }
 
     /// The attempts that a worker may have left in Slurm, if not reported yet.
-    fn find_silent_worker(&self, worker: WorkerId) -> Result<Option<SilentWorker>, HoldersUnavailable> {
+    fn find_silent_worker(
+        &self,
+        worker: WorkerId,
+    ) -> Result<Option<UnreachableAllocationWorker>, HoldersUnavailable> {
         let Some(session) = self.sessions.get(&worker).filter(|session| !session.is_given_up) else {
             return Ok(None);
         };
@@ -131,7 +134,11 @@ impl Scheduler {
         let held = session.held_jobs.iter().filter_map(key).filter(|(active, _)| as_steps(active));
         let mut held: Vec<AttemptKey> = held.map(|(_, key)| key).collect();
         held.sort_unstable();
-        Ok((!held.is_empty()).then_some(SilentWorker { worker, allocation, held_attempts: held }))
+        Ok((!held.is_empty()).then_some(UnreachableAllocationWorker {
+            worker,
+            allocation,
+            held_attempts: held,
+        }))
     }
 
     /// Nothing of the worker runs any more.

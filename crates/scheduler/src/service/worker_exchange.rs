@@ -313,7 +313,7 @@ impl Scheduler {
         if self
             .sessions
             .get(&worker)
-            .is_some_and(|worker_session| !speaker.may_speak_for(&worker_session.user))
+            .is_some_and(|worker_session| !speaker.may_call_for(&worker_session.user))
         {
             return Err(CallError::NotFound(format!("there is no worker {worker}")));
         }

@@ -2,7 +2,7 @@
 
 use super::scheduler::Scheduler;
 use std::time::Duration;
-use windlass_core::node_quarantine::NodeStanding;
+use windlass_core::node_quarantine::NodeEligibility;
 use windlass_store::model::{EventSeverity, NewEvent, NodeQuarantineRow, WORKER_PROBLEM_CATEGORY};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{WorkerId, WorkflowId};
@@ -20,7 +20,7 @@ pub struct ConnectedWorker {
     /// It accepts no more jobs.
     pub is_draining: bool,
     /// Why its node gets no jobs, or one at a time.
-    pub standing: NodeStanding,
+    pub standing: NodeEligibility,
     pub quarantine: Option<NodeQuarantineRow>,
 }
 

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use windlass_core::actions::ActionRunKey;
 use windlass_core::dispatch::{WorkerSelector, WorkerUsage};
-use windlass_core::node_quarantine::NodeStanding;
+use windlass_core::node_quarantine::NodeEligibility;
 use windlass_types::worker_messages::Assignment;
 use windlass_types::worker_protocol::{ActionCommand, ExchangeReply, StopCommand, WorkflowSetup};
 use windlass_types::{AllocationId, Capacity, JobId, RunId, WorkflowId};
@@ -28,7 +28,7 @@ pub(super) struct WorkerSession {
     pub(super) user: String,
     /// Its node, and the standing of that.
     pub(super) node: NodeKey,
-    pub(super) standing: NodeStanding,
+    pub(super) standing: NodeEligibility,
     /// It may get the jobs of all users.
     pub(super) sees_all: bool,
     pub(super) secret_hash: String,
@@ -122,7 +122,7 @@ impl WorkerSession {
         Self {
             user: user.to_owned(),
             node: NodeKey::default(),
-            standing: NodeStanding::Trusted,
+            standing: NodeEligibility::Trusted,
             sees_all: false,
             secret_hash,
             capacity,
@@ -185,7 +185,7 @@ impl WorkerSession {
         willing
             && self.group.is_some()
             && self.exclusive_job.is_none()
-            && self.standing != NodeStanding::SetAside
+            && self.standing != NodeEligibility::SetAside
             && self.exchanges.has_waiting_caller()
     }
 
@@ -258,12 +258,12 @@ impl WorkerSession {
 
     /// Whether a cooldown has ended since the last call.
     pub(super) fn take_cooldown_ended(&mut self, now: Instant) -> bool {
-        let mut has_rested = false;
+        let mut has_cooled_down = false;
         for rest in self.cooldowns.values_mut().filter(|rest| !rest.is_over && rest.until <= now) {
             rest.is_over = true;
-            has_rested = true;
+            has_cooled_down = true;
         }
-        has_rested
+        has_cooled_down
     }
 
     /// Queues an assignment for the next reply, after the introduction of its workflow if necessary.

@@ -383,13 +383,15 @@ impl Scheduler {
             .collect();
         for (job, _) in mate_held.into_iter().filter(|(_, id)| *id == workflow) {
             let Some(active) = self.find_workflow(workflow) else { return };
-            let untold =
+            let is_unannounced =
                 active.held_jobs.get(&job).is_some_and(|hold| !hold.is_sent && hold.worker == worker);
             // Claims under way to the disk are returned after their commit.
             let claimed = active.in_flight.as_ref().is_some_and(|batch| {
                 batch.batch.assignments.iter().any(|(_, assignment)| assignment.key.job == job)
             });
-            let Some(number) = active.state.job_index(job).filter(|_| untold && !claimed) else { continue };
+            let Some(number) = active.state.job_index(job).filter(|_| is_unannounced && !claimed) else {
+                continue;
+            };
             active.held_jobs.remove(&job);
             if let Some(session) = self.sessions.get_mut(&worker) {
                 session.release_job(job);

@@ -1,18 +1,18 @@
 //! Jobs that a running job adds: another process writes them, and the dispatcher inserts them.
 
-use crate::kit::{Act, Host, Planned, Witness, attempts, create, database};
+use crate::kit::{AttemptBehavior, PlannedJob, RecordedRun, ScriptedHost, attempts, create, database};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};
 use windlass_store::Store;
 use windlass_store::model::{
-    JobFilter, ListedJobs, NewJob, NewRequirements, NewWorkflow, SpawnJob, SpawnRequest, WorkflowRow,
+    InMemoryJobSource, JobFilter, NewJob, NewRequirements, NewWorkflow, SpawnJob, SpawnRequest, WorkflowRow,
 };
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{JobStatus, Resources, Timestamp};
 
-const ONE: [Planned; 1] = [Planned("first", &[], 1)];
+const ONE: [PlannedJob; 1] = [PlannedJob("first", &[], 1)];
 
 /// The same database as seen by another process.
 fn elsewhere(store: &SqliteStore) -> Arc<SqliteStore> {
@@ -37,10 +37,15 @@ fn add(store: &SqliteStore, caller: AttemptKey, jobs: Vec<SpawnJob>) {
     store.spawn_jobs(&SpawnRequest { caller, lineage: None, state: None, jobs }, Timestamp(5)).unwrap();
 }
 
-fn run(store: &SqliteStore, host: &mut Host, witness: &mut Witness, workflow: &WorkflowRow) -> RunSummary {
+fn run(
+    store: &SqliteStore,
+    host: &mut ScriptedHost,
+    recorded_run: &mut RecordedRun,
+    workflow: &WorkflowRow,
+) -> RunSummary {
     let row = store.workflow(workflow.id).unwrap().unwrap();
     let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    Dispatcher::new(store, host, witness, row, options).unwrap().run().unwrap()
+    Dispatcher::new(store, host, recorded_run, row, options).unwrap().run().unwrap()
 }
 
 /// `(name, status)` of all jobs, by id.
@@ -54,16 +59,16 @@ fn added_jobs_run_after_the_job_that_added_them_and_in_their_own_order() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
-    let mut host = Host::new(move |assignment, _| {
+    let mut host = ScriptedHost::new(move |assignment, _| {
         if assignment.name == "first" {
             add(&other, assignment.key, vec![job("last", &[1, 2]), job("b", &[]), job("c", &[1])]);
         }
-        Act::Exit(0)
+        AttemptBehavior::Exit(0)
     });
-    let mut witness = Witness::default();
-    let summary = run(&store, &mut host, &mut witness, &workflow);
+    let mut recorded_run = RecordedRun::default();
+    let summary = run(&store, &mut host, &mut recorded_run, &workflow);
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 4));
-    let order: Vec<&str> = witness.ends.iter().map(|end| end.0.as_str()).collect();
+    let order: Vec<&str> = recorded_run.ends.iter().map(|end| end.0.as_str()).collect();
     assert_eq!(order, ["first", "b", "c", "last"]);
     let row = store.workflow(workflow.id).unwrap().unwrap();
     assert_eq!((row.counts.total(), row.counts.get(JobStatus::Completed)), (4, 4));
@@ -74,14 +79,14 @@ fn a_loop_continues_while_each_round_adds_the_next() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
-    let mut host = Host::new(move |assignment, _| {
+    let mut host = ScriptedHost::new(move |assignment, _| {
         let round: u32 = assignment.name.parse().unwrap_or(0);
         if round < 20 {
             add(&other, assignment.key, vec![job(&format!("{}", round + 1), &[])]);
         }
-        Act::Exit(0)
+        AttemptBehavior::Exit(0)
     });
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow);
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 21));
 }
 
@@ -90,13 +95,13 @@ fn jobs_added_by_a_lost_attempt_exist_once() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
-    let mut host = Host::new(move |assignment, generation| {
+    let mut host = ScriptedHost::new(move |assignment, generation| {
         if assignment.name == "first" {
             add(&other, assignment.key, vec![job("added", &[])]);
         }
-        if generation == 1 { Act::Die } else { Act::Exit(0) }
+        if generation == 1 { AttemptBehavior::Die } else { AttemptBehavior::Exit(0) }
     });
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow);
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 2));
     assert_eq!(attempts(&store, workflow.id, "first"), [(1, -128), (2, 0)]);
     assert_eq!(attempts(&store, workflow.id, "added"), [(1, 0)]);
@@ -107,13 +112,13 @@ fn recovery_at_start_finds_added_jobs() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
-    let mut host = Host::new(move |assignment, _| {
+    let mut host = ScriptedHost::new(move |assignment, _| {
         add(&other, assignment.key, vec![job("added", &[])]);
-        Act::Hold
+        AttemptBehavior::Hold
     });
-    let (mut witness, row) = (Witness::default(), store.workflow(workflow.id).unwrap().unwrap());
+    let (mut recorded_run, row) = (RecordedRun::default(), store.workflow(workflow.id).unwrap().unwrap());
     let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options).unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options).unwrap();
     let control = dispatcher.control();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -128,13 +133,13 @@ fn recovery_at_start_finds_added_jobs() {
     assert_eq!(statuses(&store, &workflow), expected);
     // The next attempt requests other jobs: those that it does not request do not run.
     let other = elsewhere(&store);
-    let mut host = Host::new(move |assignment, _| {
+    let mut host = ScriptedHost::new(move |assignment, _| {
         if assignment.name == "first" {
             add(&other, assignment.key, vec![job("another", &[])]);
         }
-        Act::Exit(0)
+        AttemptBehavior::Exit(0)
     });
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow);
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 2));
     let expected =
         [("first", JobStatus::Completed), ("added", JobStatus::Disabled), ("another", JobStatus::Completed)];
@@ -146,15 +151,15 @@ fn jobs_added_by_a_failed_job_are_canceled() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
-    let mut host = Host::new(move |assignment, _| {
+    let mut host = ScriptedHost::new(move |assignment, _| {
         let anyway = SpawnJob { cancel_on_blocking_job_failure: false, ..job("anyway", &[]) };
         if assignment.name == "first" {
             add(&other, assignment.key, vec![job("added", &[]), anyway]);
-            return Act::Exit(3);
+            return AttemptBehavior::Exit(3);
         }
-        Act::Exit(0)
+        AttemptBehavior::Exit(0)
     });
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow);
     assert_eq!(summary.end, RunEnd::Finished);
     let expected =
         [("first", JobStatus::Failed), ("added", JobStatus::Canceled), ("anyway", JobStatus::Completed)];
@@ -172,18 +177,22 @@ fn an_added_job_that_never_fits_does_not_block_the_run() {
         ..NewWorkflow::default()
     };
     let first = NewJob { name: "first", command: "true", ..NewJob::default() };
-    let id = store.create_workflow(&new, &mut ListedJobs::new([first]), Timestamp(1)).unwrap();
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new([first]), Timestamp(1)).unwrap();
     let workflow = store.workflow(id).unwrap().unwrap();
     let other = elsewhere(&store);
-    let mut host = Host::new(move |assignment, _| {
+    let mut host = ScriptedHost::new(move |assignment, _| {
         if assignment.name == "first" {
             let huge = SpawnJob { resource_requirements: Some("many".into()), ..job("huge", &[]) };
             add(&other, assignment.key, vec![huge, job("after", &[0])]);
         }
-        Act::Exit(0)
+        AttemptBehavior::Exit(0)
     });
-    let mut witness = Witness::default();
-    let summary = run(&store, &mut host, &mut witness, &workflow);
+    let mut recorded_run = RecordedRun::default();
+    let summary = run(&store, &mut host, &mut recorded_run, &workflow);
     assert_eq!((summary.end, summary.counts.get(JobStatus::Canceled)), (RunEnd::Finished, 2));
-    assert!(witness.notices.iter().any(|notice| notice.contains("`huge`")), "{:?}", witness.notices);
+    assert!(
+        recorded_run.notices.iter().any(|notice| notice.contains("`huge`")),
+        "{:?}",
+        recorded_run.notices
+    );
 }

@@ -1,6 +1,6 @@
 //! Settings of a workflow, its job groups and its jobs reach the worker, and only these.
 
-use crate::kit::{Act, Host, Witness, attempts, database};
+use crate::kit::{AttemptBehavior, RecordedRun, ScriptedHost, attempts, database};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_scheduler::{Dispatcher, DispatcherOptions};
@@ -20,12 +20,12 @@ const ASKED: Resources =
 const COMBINED: StdioSettings = StdioSettings { mode: StdioMode::Combined, delete_on_success: false };
 
 /// Two files and two jobs: `full` uses all fields of a job, `plain` none.
-struct Source {
+struct TwoJobSource {
     files: std::vec::IntoIter<NewFile<'static>>,
     jobs: std::vec::IntoIter<NewJob<'static>>,
 }
 
-impl Source {
+impl TwoJobSource {
     fn new(own_env: &'static [(String, String)]) -> Self {
         let file = |name, path| NewFile { name, path, identifier: None, mtime_ns: None };
         let full = NewJob {
@@ -47,7 +47,7 @@ impl Source {
     }
 }
 
-impl Source {
+impl TwoJobSource {
     fn only_plain(mut self) -> Self {
         self.files = Vec::new().into_iter();
         self.jobs = self.jobs.filter(|job| job.name == "plain").collect::<Vec<_>>().into_iter();
@@ -55,7 +55,7 @@ impl Source {
     }
 }
 
-impl JobSource for Source {
+impl JobSource for TwoJobSource {
     fn set_first_ids(&mut self, _first: FirstIds) {}
 
     fn next_file(&mut self) -> Option<NewFile<'_>> {
@@ -91,16 +91,16 @@ fn assigned(store: &SqliteStore, settings: &WorkflowSettings) -> Vec<Assignment>
         }],
         ..NewWorkflow::default()
     };
-    let id = store.create_workflow(&workflow, &mut Source::new(own), Timestamp(1)).unwrap();
+    let id = store.create_workflow(&workflow, &mut TwoJobSource::new(own), Timestamp(1)).unwrap();
     let told: Arc<Mutex<Vec<Assignment>>> = Arc::default();
     let notes = Arc::clone(&told);
-    let mut host = Host::new(move |assignment, _| {
+    let mut host = ScriptedHost::new(move |assignment, _| {
         notes.lock().unwrap().push(assignment.clone());
-        Act::Exit(0)
+        AttemptBehavior::Exit(0)
     });
-    let (mut witness, row) = (Witness::default(), store.workflow(id).unwrap().unwrap());
+    let (mut recorded_run, row) = (RecordedRun::default(), store.workflow(id).unwrap().unwrap());
     let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    let dispatcher = Dispatcher::new(store, &mut host, &mut witness, row, options).unwrap();
+    let dispatcher = Dispatcher::new(store, &mut host, &mut recorded_run, row, options).unwrap();
     let summary = dispatcher.run().unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 2);
     let mut told = told.lock().unwrap().clone();
@@ -160,12 +160,14 @@ fn a_workflow_chooses_the_return_codes_of_ended_attempts() {
     };
     let settings = WorkflowSettings { execution_config: Some(config), ..WorkflowSettings::default() };
     let workflow = NewWorkflow { name: "t", user: "me", settings: Some(&settings), ..NewWorkflow::default() };
-    let id = store.create_workflow(&workflow, &mut Source::new(&[]).only_plain(), Timestamp(1)).unwrap();
+    let id =
+        store.create_workflow(&workflow, &mut TwoJobSource::new(&[]).only_plain(), Timestamp(1)).unwrap();
     for (cause, expected) in [(AttemptEndCause::Timeout, (1, 24)), (AttemptEndCause::OutOfMemory, (1, 42))] {
-        let (mut witness, row) = (Witness::default(), store.workflow(id).unwrap().unwrap());
-        let mut host = Host::new(move |_, _| Act::End(ProcessExit::Signal(9), cause.clone()));
+        let (mut recorded_run, row) = (RecordedRun::default(), store.workflow(id).unwrap().unwrap());
+        let mut host =
+            ScriptedHost::new(move |_, _| AttemptBehavior::End(ProcessExit::Signal(9), cause.clone()));
         let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-        Dispatcher::new(&store, &mut host, &mut witness, row, options).unwrap().run().unwrap();
+        Dispatcher::new(&store, &mut host, &mut recorded_run, row, options).unwrap().run().unwrap();
         assert_eq!(attempts(&store, id, "plain").last(), Some(&expected));
         let row = store.workflow(id).unwrap().unwrap();
         windlass_scheduler::begin_next_run(&store, &row, Timestamp(2)).unwrap();

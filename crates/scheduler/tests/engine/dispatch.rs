@@ -1,7 +1,9 @@
 //! The dispatcher in a test environment: its commits, its messages to workers, and its handling of their
 //! reports.
 
-use crate::kit::{Act, Host, LEFTOVER_CPU_TIME, Planned, Witness, attempts, create, database};
+use crate::kit::{
+    AttemptBehavior, LEFTOVER_CPU_TIME, PlannedJob, RecordedRun, ScriptedHost, attempts, create, database,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,11 +15,11 @@ use windlass_store::model::{JobFilter, ResultFilter, WorkflowRow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::{JobId, JobStatus, RunId, Timestamp};
 
-const DIAMOND: [Planned; 4] = [
-    Planned("top", &[], 0),
-    Planned("left", &[0], 0),
-    Planned("right", &[0], 0),
-    Planned("bottom", &[1, 2], 0),
+const DIAMOND: [PlannedJob; 4] = [
+    PlannedJob("top", &[], 0),
+    PlannedJob("left", &[0], 0),
+    PlannedJob("right", &[0], 0),
+    PlannedJob("bottom", &[1, 2], 0),
 ];
 
 fn options() -> DispatcherOptions {
@@ -26,23 +28,24 @@ fn options() -> DispatcherOptions {
 
 fn run(
     store: &dyn Store,
-    host: &mut Host,
-    witness: &mut Witness,
+    host: &mut ScriptedHost,
+    recorded_run: &mut RecordedRun,
     workflow: &WorkflowRow,
 ) -> Result<RunSummary, SchedulerError> {
     let workflow = store.workflow(workflow.id).unwrap().unwrap();
-    Dispatcher::new(store, host, witness, workflow, options())?.run()
+    Dispatcher::new(store, host, recorded_run, workflow, options())?.run()
 }
 
 #[test]
 fn a_diamond_runs_in_order_and_its_end_is_recorded() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let (mut host, mut witness) = (Host::new(|_, _| Act::Exit(0)), Witness::default());
-    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    let (mut host, mut recorded_run) =
+        (ScriptedHost::new(|_, _| AttemptBehavior::Exit(0)), RecordedRun::default());
+    let summary = run(&store, &mut host, &mut recorded_run, &workflow).unwrap();
     assert_eq!(summary.end, RunEnd::Finished);
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
-    let names: Vec<&str> = witness.ends.iter().map(|end| end.0.as_str()).collect();
+    let names: Vec<&str> = recorded_run.ends.iter().map(|end| end.0.as_str()).collect();
     assert_eq!((names[0], names[3]), ("top", "bottom"));
     let row = store.workflow(workflow.id).unwrap().unwrap();
     assert_eq!(row.counts, summary.counts);
@@ -54,15 +57,17 @@ fn a_diamond_runs_in_order_and_its_end_is_recorded() {
 fn a_failure_cancels_dependents_and_a_new_run_repeats_both() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let mut host = Host::new(|a, _| Act::Exit(if a.name == "left" && a.key.run == RunId(1) { 4 } else { 0 }));
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    let mut host = ScriptedHost::new(|a, _| {
+        AttemptBehavior::Exit(if a.name == "left" && a.key.run == RunId(1) { 4 } else { 0 })
+    });
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
     assert_eq!(summary.end, RunEnd::Finished);
     assert_eq!(summary.counts.get(JobStatus::Failed), 1);
     assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
 
     let row = store.workflow(workflow.id).unwrap().unwrap();
     assert_eq!(begin_next_run(&store, &row, Timestamp(5)).unwrap(), RunId(2));
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
     let all =
         store.results(workflow.id, &ResultFilter { all_runs: true, ..ResultFilter::default() }).unwrap();
@@ -82,9 +87,10 @@ fn a_job_is_assigned_only_after_its_claim_is_committed() {
         let filter = JobFilter { ids: vec![job], ..JobFilter::default() };
         reader.jobs(workflow.id, &filter).unwrap()[0].status
     };
-    let mut host =
-        Host::new(move |a, _| Act::Exit(if on_disk(a.key.job) == JobStatus::Pending { 0 } else { 99 }));
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    let mut host = ScriptedHost::new(move |a, _| {
+        AttemptBehavior::Exit(if on_disk(a.key.job) == JobStatus::Pending { 0 } else { 99 })
+    });
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
 }
 
@@ -92,11 +98,22 @@ fn a_job_is_assigned_only_after_its_claim_is_committed() {
 fn stale_and_repeated_reports_change_nothing() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let mut witness = Witness::default();
-    let summary = run(&store, &mut Host::new(|_, _| Act::Stutter), &mut witness, &workflow).unwrap();
+    let mut recorded_run = RecordedRun::default();
+    let summary = run(
+        &store,
+        &mut ScriptedHost::new(|_, _| AttemptBehavior::RepeatReports),
+        &mut recorded_run,
+        &workflow,
+    )
+    .unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
-    assert_eq!(witness.ends.len(), 4);
-    assert_eq!(witness.notices.iter().filter(|n| n.contains("stale")).count(), 8, "{:?}", witness.notices);
+    assert_eq!(recorded_run.ends.len(), 4);
+    assert_eq!(
+        recorded_run.notices.iter().filter(|n| n.contains("stale")).count(),
+        8,
+        "{:?}",
+        recorded_run.notices
+    );
     assert_eq!(attempts(&store, workflow.id, "top"), [(1, 0)]);
 }
 
@@ -104,13 +121,13 @@ fn stale_and_repeated_reports_change_nothing() {
 fn started_jobs_of_a_dead_worker_run_again_as_new_attempts() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let mut host = Host::new(|a, generation| match (a.name.as_str(), generation) {
-        ("left", 1) => Act::Die,
-        ("right", 2) => Act::DieBefore,
-        _ => Act::Exit(0),
+    let mut host = ScriptedHost::new(|a, generation| match (a.name.as_str(), generation) {
+        ("left", 1) => AttemptBehavior::Die,
+        ("right", 2) => AttemptBehavior::DieBefore,
+        _ => AttemptBehavior::Exit(0),
     });
-    let mut witness = Witness::default();
-    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    let mut recorded_run = RecordedRun::default();
+    let summary = run(&store, &mut host, &mut recorded_run, &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
     assert_eq!(host.generation, 3);
     // The second worker died before it reported it.
@@ -125,15 +142,17 @@ fn started_jobs_of_a_dead_worker_run_again_as_new_attempts() {
 #[test]
 fn recorded_but_unreported_ends_are_applied() {
     let (_dir, store) = database();
-    let workflow =
-        create(&store, &[Planned("good", &[], 2), Planned("bad", &[0], 2), Planned("after", &[0], 2)]);
-    let mut host = Host::new(|a, _| match a.name.as_str() {
-        "good" => Act::RecordAndDie(0),
-        "bad" => Act::RecordAndDie(4),
-        _ => Act::Exit(0),
+    let workflow = create(
+        &store,
+        &[PlannedJob("good", &[], 2), PlannedJob("bad", &[0], 2), PlannedJob("after", &[0], 2)],
+    );
+    let mut host = ScriptedHost::new(|a, _| match a.name.as_str() {
+        "good" => AttemptBehavior::RecordAndDie(0),
+        "bad" => AttemptBehavior::RecordAndDie(4),
+        _ => AttemptBehavior::Exit(0),
     });
-    let mut witness = Witness::default();
-    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    let mut recorded_run = RecordedRun::default();
+    let summary = run(&store, &mut host, &mut recorded_run, &workflow).unwrap();
     assert_eq!(summary.end, RunEnd::Finished);
     for (name, code) in [("good", 0), ("bad", 4), ("after", 0)] {
         assert_eq!(attempts(&store, workflow.id, name), [(1, code)], "{name}");
@@ -144,19 +163,19 @@ fn recorded_but_unreported_ends_are_applied() {
 fn recorded_ends_are_committed_by_the_next_process() {
     let (dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let mut host = Host::new(|a, _| match a.name.as_str() {
-        "left" => Act::Record(0),
-        "right" => Act::Record(4),
-        _ => Act::Exit(0),
+    let mut host = ScriptedHost::new(|a, _| match a.name.as_str() {
+        "left" => AttemptBehavior::Record(0),
+        "right" => AttemptBehavior::Record(4),
+        _ => AttemptBehavior::Exit(0),
     });
     // The database as the first process leaves it when it is killed: it never learns of the two ends.
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join("windlass.db");
     std::thread::scope(|scope| {
-        let mut witness = Witness::default();
+        let mut recorded_run = RecordedRun::default();
         let row = store.workflow(workflow.id).unwrap().unwrap();
         let recorded = std::sync::Arc::clone(&host.recorded);
-        let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+        let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
         let control = dispatcher.control();
         let (from, to) = (dir.path().join("windlass.db"), &path);
         scope.spawn(move || {
@@ -170,18 +189,18 @@ fn recorded_ends_are_committed_by_the_next_process() {
     });
     let store = SqliteStore::open(&path, OpenMode::ReadWrite).unwrap().store;
     assert_eq!(store.held_jobs(workflow.id).unwrap().len(), 2);
-    let mut next = Host::new(|_, _| Act::Exit(0));
+    let mut next = ScriptedHost::new(|_, _| AttemptBehavior::Exit(0));
     next.recorded = std::sync::Arc::clone(&host.recorded);
-    let mut witness = Witness::default();
-    let summary = run(&store, &mut next, &mut witness, &workflow).unwrap();
+    let mut recorded_run = RecordedRun::default();
+    let summary = run(&store, &mut next, &mut recorded_run, &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
     assert_eq!(attempts(&store, workflow.id, "left"), [(1, 0)]);
     assert_eq!(attempts(&store, workflow.id, "right"), [(1, 4)]);
     assert!(next.started.lock().unwrap().is_empty(), "no ended job runs again");
     assert!(
-        witness.notices.iter().any(|notice| notice.contains("results of 2 jobs that had ended")),
+        recorded_run.notices.iter().any(|notice| notice.contains("results of 2 jobs that had ended")),
         "{:?}",
-        witness.notices
+        recorded_run.notices
     );
 }
 
@@ -189,13 +208,18 @@ fn recorded_ends_are_committed_by_the_next_process() {
 fn a_worker_that_keeps_dying_is_not_replaced_for_ever() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let mut host = Host::new(|_, _| Act::DieBefore);
-    let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
+    let mut host = ScriptedHost::new(|_, _| AttemptBehavior::DieBefore);
+    let error = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap_err();
     assert!(matches!(error, SchedulerError::WorkerKeepsDying(5)), "{error}");
     let row = store.workflow(workflow.id).unwrap().unwrap();
     assert_eq!(row.counts.settled(), 0, "the workflow can be resumed");
-    let summary =
-        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    let summary = run(
+        &store,
+        &mut ScriptedHost::new(|_, _| AttemptBehavior::Exit(0)),
+        &mut RecordedRun::default(),
+        &workflow,
+    )
+    .unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
 }
 
@@ -205,14 +229,17 @@ fn a_job_that_kills_workers_is_isolated_and_failed_and_others_complete() {
     let workflow = create(
         &store,
         &[
-            Planned("poison", &[], 0),
-            Planned("beside", &[], 0),
-            Planned("after", &[0], 0),
-            Planned("later", &[1], 0),
+            PlannedJob("poison", &[], 0),
+            PlannedJob("beside", &[], 0),
+            PlannedJob("after", &[0], 0),
+            PlannedJob("later", &[1], 0),
         ],
     );
-    let mut host = Host::new(|a, _| if a.name == "poison" { Act::Die } else { Act::Exit(0) });
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    let mut host =
+        ScriptedHost::new(
+            |a, _| if a.name == "poison" { AttemptBehavior::Die } else { AttemptBehavior::Exit(0) },
+        );
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 2);
     assert_eq!(summary.counts.get(JobStatus::Failed), 1);
     assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
@@ -223,22 +250,24 @@ fn a_job_that_kills_workers_is_isolated_and_failed_and_others_complete() {
 #[test]
 fn a_job_that_kills_worker_and_dispatcher_is_failed_after_some_resumes() {
     let (_dir, store) = database();
-    let workflow =
-        create(&store, &[Planned("poison", &[], 0), Planned("beside", &[], 0), Planned("after", &[0], 0)]);
+    let workflow = create(
+        &store,
+        &[PlannedJob("poison", &[], 0), PlannedJob("beside", &[], 0), PlannedJob("after", &[0], 0)],
+    );
     let started = Arc::default();
     let mut crashes = 0;
     let summary = loop {
         let dies_too: Arc<AtomicBool> = Arc::default();
         let dies = Arc::clone(&dies_too);
-        let mut host = Host::new(move |a, _| {
+        let mut host = ScriptedHost::new(move |a, _| {
             let is_poison = a.name == "poison";
             dies.fetch_or(is_poison, Ordering::Release);
-            if is_poison { Act::Die } else { Act::Exit(0) }
+            if is_poison { AttemptBehavior::Die } else { AttemptBehavior::Exit(0) }
         });
         (host.started, host.dies_too) = (Arc::clone(&started), dies_too);
         let row = store.workflow(workflow.id).unwrap().unwrap();
         let resumed =
-            catch_unwind(AssertUnwindSafe(|| run(&store, &mut host, &mut Witness::default(), &row)));
+            catch_unwind(AssertUnwindSafe(|| run(&store, &mut host, &mut RecordedRun::default(), &row)));
         match resumed {
             Err(_) => crashes += 1,
             Ok(ended) => break ended.unwrap(),
@@ -262,29 +291,30 @@ fn a_run_whose_database_is_removed_fails() {
     let workflow = create(&store, &DIAMOND);
     let lock = store.lock(LockScope::Workflow(workflow.id), Timestamp(1)).unwrap();
     let home = dir.path().to_owned();
-    let mut host = Host::new(move |a, _| {
+    let mut host = ScriptedHost::new(move |a, _| {
         if a.name == "bottom" {
             std::fs::remove_dir_all(&home).unwrap();
         }
-        Act::Exit(0)
+        AttemptBehavior::Exit(0)
     });
-    let mut witness = Witness::default();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, workflow, options()).unwrap();
+    let mut recorded_run = RecordedRun::default();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, workflow, options()).unwrap();
     let error = dispatcher.with_lock(&lock).run().unwrap_err();
     assert!(
         matches!(error, SchedulerError::LockLost(windlass_store::StoreError::FileRemoved { .. })),
         "{error}"
     );
-    assert_eq!(host.buried, 1, "no job keeps running");
+    assert_eq!(host.ended_workers, 1, "no job keeps running");
 }
 
 #[test]
 fn a_cancel_request_together_with_an_interrupt_is_not_lost() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
+    let (mut host, mut recorded_run) =
+        (ScriptedHost::new(|_, _| AttemptBehavior::Hold), RecordedRun::default());
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
     // The dispatcher is not notified; the request is there when it concludes.
     dispatcher.control().interrupt();
     store.request_cancel(workflow.id, Timestamp(3)).unwrap();
@@ -297,9 +327,10 @@ fn a_cancel_request_together_with_an_interrupt_is_not_lost() {
 fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let (mut host, mut witness) = (Host::new(|_, _| Act::Hang), Witness::default());
+    let (mut host, mut recorded_run) =
+        (ScriptedHost::new(|_, _| AttemptBehavior::Hang), RecordedRun::default());
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
     let control = dispatcher.control();
     let summary = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -313,25 +344,30 @@ fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
     });
     assert_eq!(summary.end, RunEnd::Interrupted);
     assert_eq!(summary.counts.active(), 0, "its jobs are ready again");
-    assert_eq!(host.buried, 1);
+    assert_eq!(host.ended_workers, 1);
 }
 
 #[test]
 fn a_canceled_workflow_is_canceled_also_with_oversized_jobs() {
     let (_dir, store) = database();
-    let workflow = create(&store, &[Planned("huge", &[], 64)]);
+    let workflow = create(&store, &[PlannedJob("huge", &[], 64)]);
     store.request_cancel(workflow.id, Timestamp(2)).unwrap();
-    let summary =
-        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    let summary = run(
+        &store,
+        &mut ScriptedHost::new(|_, _| AttemptBehavior::Exit(0)),
+        &mut RecordedRun::default(),
+        &workflow,
+    )
+    .unwrap();
     assert_eq!(summary.end, RunEnd::Canceled);
 }
 
 #[test]
 fn oversized_jobs_are_an_error_if_no_other_job_can_run() {
     let (_dir, store) = database();
-    let workflow = create(&store, &[Planned("huge", &[], 64), Planned("after", &[0], 1)]);
-    let mut host = Host::new(|_, _| Act::Exit(0));
-    let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
+    let workflow = create(&store, &[PlannedJob("huge", &[], 64), PlannedJob("after", &[0], 1)]);
+    let mut host = ScriptedHost::new(|_, _| AttemptBehavior::Exit(0));
+    let error = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap_err();
     assert!(
         matches!(&error, SchedulerError::JobTooLarge { name, count: 1, .. } if name == "huge"),
         "{error}"
@@ -343,14 +379,14 @@ fn oversized_jobs_are_an_error_if_no_other_job_can_run() {
 fn an_oversized_job_does_not_stop_others() {
     let (_dir, store) = database();
     let plan = [
-        Planned("small", &[], 1),
-        Planned("huge", &[], 64),
-        Planned("after_small", &[0], 1),
-        Planned("after_huge", &[1], 1),
+        PlannedJob("small", &[], 1),
+        PlannedJob("huge", &[], 64),
+        PlannedJob("after_small", &[0], 1),
+        PlannedJob("after_huge", &[1], 1),
     ];
     let workflow = create(&store, &plan);
-    let mut host = Host::new(|_, _| Act::Exit(0));
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    let mut host = ScriptedHost::new(|_, _| AttemptBehavior::Exit(0));
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::WaitingForDecision, 2));
     let left = [JobStatus::Ready, JobStatus::Blocked].map(|status| summary.counts.get(status));
     assert_eq!(left, [1, 1], "they wait for a larger machine");
@@ -364,9 +400,10 @@ fn an_oversized_job_does_not_stop_others() {
 fn an_interrupted_run_leaves_jobs_ready_and_can_be_resumed() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
-    let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
+    let (mut host, mut recorded_run) =
+        (ScriptedHost::new(|_, _| AttemptBehavior::Hold), RecordedRun::default());
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
     let control = dispatcher.control();
     let summary = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -380,8 +417,13 @@ fn an_interrupted_run_leaves_jobs_ready_and_can_be_resumed() {
     });
     assert_eq!(summary.end, RunEnd::Interrupted);
     assert_eq!(summary.counts.active(), 0);
-    let summary =
-        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    let summary = run(
+        &store,
+        &mut ScriptedHost::new(|_, _| AttemptBehavior::Exit(0)),
+        &mut RecordedRun::default(),
+        &workflow,
+    )
+    .unwrap();
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 4));
     assert_eq!(attempts(&store, workflow.id, "top"), [(1, 143), (2, 0)]);
 }
@@ -391,8 +433,8 @@ fn a_canceled_run_ends_held_jobs_and_starts_no_more() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     store.request_cancel(workflow.id, Timestamp(2)).unwrap();
-    let mut host = Host::new(|_, _| Act::Exit(0));
-    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    let mut host = ScriptedHost::new(|_, _| AttemptBehavior::Exit(0));
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
     assert_eq!(summary.end, RunEnd::Canceled);
     assert_eq!(host.generation, 0, "no worker is started for a canceled workflow");
     let row = store.workflow(workflow.id).unwrap().unwrap();
@@ -405,14 +447,14 @@ fn problems_of_the_worker_are_shown_and_retried() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND[..1]);
     let tries = AtomicUsize::new(0);
-    let mut host = Host::new(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
-        0 => Act::Trouble,
-        _ => Act::Exit(0),
+    let mut host = ScriptedHost::new(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
+        0 => AttemptBehavior::WorkerProblem,
+        _ => AttemptBehavior::Exit(0),
     });
-    let mut witness = Witness::default();
-    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    let mut recorded_run = RecordedRun::default();
+    let summary = run(&store, &mut host, &mut recorded_run, &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 1);
-    assert_eq!(witness.notices, ["no room"]);
+    assert_eq!(recorded_run.notices, ["no room"]);
     assert_eq!(
         attempts(&store, workflow.id, "top"),
         [(1, 0)],

@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_scheduler::run_observer::{AttemptEndNotice, RunObserver, RunProgress};
 use windlass_scheduler::worker_host::{
     ActionDone, DeadWorkerReport, StartedWorker, WorkerHost, WorkerHostError,
 };
 use windlass_store::Store;
 use windlass_store::model::{
-    ListedJobs, NewJob, NewRequirements, NewWorker, NewWorkflow, ResultFilter, WorkflowRow,
+    InMemoryJobSource, NewJob, NewRequirements, NewWorker, NewWorkflow, ResultFilter, WorkflowRow,
 };
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::worker_messages::{
@@ -31,7 +31,7 @@ pub(crate) const LEFTOVER_CPU_TIME: Duration = Duration::from_secs(7);
 
 /// The behavior of a scripted worker for an assignment.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum AttemptBehavior {
     Exit(i32),
     End(ProcessExit, AttemptEndCause),
     /// Runs until it is stopped.
@@ -47,39 +47,41 @@ pub(crate) enum Act {
     /// The same, but the worker lives and does not report it; on a stop, it dies.
     Record(i32),
     /// Reports the end twice, and once for an attempt that does not exist.
-    Stutter,
+    RepeatReports,
     /// Returns it because of a problem of the worker.
-    Trouble,
+    WorkerProblem,
 }
 
-type Script = Arc<dyn Fn(&Assignment, usize) -> Act + Send + Sync>;
+type WorkerScript = Arc<dyn Fn(&Assignment, usize) -> AttemptBehavior + Send + Sync>;
 
 /// Starts scripted workers. `script(assignment, generation)` decides what happens to each job.
-pub(crate) struct Host {
-    script: Script,
+pub(crate) struct ScriptedHost {
+    script: WorkerScript,
     pub(crate) generation: usize,
     pub(crate) started: Arc<Mutex<Vec<AttemptKey>>>,
-    pub(crate) buried: usize,
+    pub(crate) ended_workers: usize,
     /// The dispatcher dies with the worker, as after `kill -9` of both.
     pub(crate) dies_too: Arc<AtomicBool>,
     /// The ends that its workers recorded.
     pub(crate) recorded: Arc<Mutex<HashMap<AttemptKey, AttemptEndReport>>>,
 }
 
-impl Host {
-    pub(crate) fn new(script: impl Fn(&Assignment, usize) -> Act + Send + Sync + 'static) -> Self {
+impl ScriptedHost {
+    pub(crate) fn new(
+        script: impl Fn(&Assignment, usize) -> AttemptBehavior + Send + Sync + 'static,
+    ) -> Self {
         Self {
             script: Arc::new(script),
             generation: 0,
             started: Arc::default(),
-            buried: 0,
+            ended_workers: 0,
             dies_too: Arc::default(),
             recorded: Arc::default(),
         }
     }
 }
 
-impl WorkerHost for Host {
+impl WorkerHost for ScriptedHost {
     fn perform_action(&mut self, order: ActionCommand, _: &NewWorker, _: &str, done: ActionDone) {
         let (started_at, ended_at) = (SystemClock.now(), SystemClock.now());
         let ActionCommand { workflow, run, action, attempt, .. } = order;
@@ -130,7 +132,7 @@ impl WorkerHost for Host {
 
     fn ensure_dead(&mut self, _worker: &NewWorker) -> Result<DeadWorkerReport, WorkerHostError> {
         assert!(!self.dies_too.load(Ordering::Acquire), "killed with its worker");
-        self.buried += 1;
+        self.ended_workers += 1;
         let recorded_ends = self.recorded.lock().unwrap().clone();
         let started = self.started.lock().unwrap().clone();
         let used = AttemptUsage { cpu_time: LEFTOVER_CPU_TIME, ..AttemptUsage::default() };
@@ -149,7 +151,7 @@ impl WorkerHost for Host {
 }
 
 struct PretendWorker {
-    script: Script,
+    script: WorkerScript,
     generation: usize,
     started: Arc<Mutex<Vec<AttemptKey>>>,
     recorded: Arc<Mutex<HashMap<AttemptKey, AttemptEndReport>>>,
@@ -195,35 +197,37 @@ impl PretendWorker {
         for assignment in assignments {
             let key = assignment.key;
             let act = (self.script)(assignment, self.generation);
-            if !matches!(act, Act::DieBefore | Act::Trouble) {
+            if !matches!(act, AttemptBehavior::DieBefore | AttemptBehavior::WorkerProblem) {
                 self.started.lock().unwrap().push(key);
             }
             match act {
-                Act::Exit(code) => {
+                AttemptBehavior::Exit(code) => {
                     reports.push(AttemptReport::Ended(ended(
                         key,
                         ProcessExit::Code(code),
                         AttemptEndCause::Itself,
                     )));
                 }
-                Act::End(exit, cause) => reports.push(AttemptReport::Ended(ended(key, exit, cause))),
-                Act::Hold => {
+                AttemptBehavior::End(exit, cause) => {
+                    reports.push(AttemptReport::Ended(ended(key, exit, cause)))
+                }
+                AttemptBehavior::Hold => {
                     reports.push(AttemptReport::Started { key, at: Timestamp(1), pid: 77 });
                     self.holding.push(key);
                 }
-                Act::Hang => loop {
+                AttemptBehavior::Hang => loop {
                     std::thread::park();
                 },
-                Act::Die | Act::DieBefore => return None,
-                Act::RecordAndDie(code) | Act::Record(code) => {
+                AttemptBehavior::Die | AttemptBehavior::DieBefore => return None,
+                AttemptBehavior::RecordAndDie(code) | AttemptBehavior::Record(code) => {
                     let end = ended(key, ProcessExit::Code(code), AttemptEndCause::Itself);
                     self.recorded.lock().unwrap().insert(key, end);
-                    if matches!(act, Act::RecordAndDie(_)) {
+                    if matches!(act, AttemptBehavior::RecordAndDie(_)) {
                         return None;
                     }
                     self.dies_when_stopped = true;
                 }
-                Act::Stutter => {
+                AttemptBehavior::RepeatReports => {
                     let end = ended(key, ProcessExit::Code(0), AttemptEndCause::Itself);
                     let unknown = AttemptKey { attempt: key.attempt.next(), ..key };
                     reports.push(AttemptReport::Ended(ended(
@@ -233,7 +237,7 @@ impl PretendWorker {
                     )));
                     reports.extend([AttemptReport::Ended(end.clone()), AttemptReport::Ended(end)]);
                 }
-                Act::Trouble => {
+                AttemptBehavior::WorkerProblem => {
                     reports.push(AttemptReport::Returned {
                         key,
                         why: ReturnReason::WorkerTrouble("no room".into()),
@@ -270,12 +274,12 @@ fn ended(key: AttemptKey, exit: ProcessExit, cause: AttemptEndCause) -> AttemptE
 
 /// Records all notifications.
 #[derive(Default)]
-pub(crate) struct Witness {
+pub(crate) struct RecordedRun {
     pub(crate) ends: Vec<(String, JobStatus, JobStatus, i32)>,
     pub(crate) notices: Vec<String>,
 }
 
-impl RunObserver for Witness {
+impl RunObserver for RecordedRun {
     fn on_progress(&mut self, _progress: &RunProgress) {}
 
     fn on_attempt_ended(&mut self, end: &AttemptEndNotice<'_>) {
@@ -288,7 +292,7 @@ impl RunObserver for Witness {
 }
 
 /// A job: its name, dependencies, and requested CPUs (0: no request).
-pub(crate) struct Planned(pub(crate) &'static str, pub(crate) &'static [u32], pub(crate) u32);
+pub(crate) struct PlannedJob(pub(crate) &'static str, pub(crate) &'static [u32], pub(crate) u32);
 
 pub(crate) fn database() -> (tempfile::TempDir, SqliteStore) {
     let dir = tempfile::tempdir().unwrap();
@@ -296,7 +300,7 @@ pub(crate) fn database() -> (tempfile::TempDir, SqliteStore) {
     (dir, store)
 }
 
-pub(crate) fn create(store: &dyn Store, jobs: &[Planned]) -> WorkflowRow {
+pub(crate) fn create(store: &dyn Store, jobs: &[PlannedJob]) -> WorkflowRow {
     let mut edges = DependencyEdgesBuilder::default();
     for (job, planned) in (0..).zip(jobs) {
         edges.add_dependencies(job, planned.1);
@@ -324,7 +328,7 @@ pub(crate) fn create(store: &dyn Store, jobs: &[Planned]) -> WorkflowRow {
         edges: &edges.finish(),
         ..NewWorkflow::default()
     };
-    let mut rows = ListedJobs::new((0..).zip(jobs).map(|(number, job)| NewJob {
+    let mut rows = InMemoryJobSource::new((0..).zip(jobs).map(|(number, job)| NewJob {
         name: job.0,
         command: "true",
         env: &[],

@@ -1,11 +1,13 @@
 //! Retries in a local run.
 
-use crate::kit::{Act, Host, Witness, attempts, database};
+use crate::kit::{AttemptBehavior, RecordedRun, ScriptedHost, attempts, database};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};
 use windlass_store::Store;
-use windlass_store::model::{EventFilter, ListedJobs, NewJob, NewJobGroup, NewRequirements, NewWorkflow};
+use windlass_store::model::{
+    EventFilter, InMemoryJobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow,
+};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule, RetryBudget, WorkflowSettings};
 use windlass_types::worker_messages::{Assignment, AttemptEndCause, ProcessExit};
@@ -32,7 +34,7 @@ fn create(
         ..NewWorkflow::default()
     };
     let names: Vec<String> = (0..jobs).map(|number| format!("j{number}")).collect();
-    let mut rows = ListedJobs::new(names.iter().map(|name| NewJob {
+    let mut rows = InMemoryJobSource::new(names.iter().map(|name| NewJob {
         name,
         command: "true",
         job_group: Some(0),
@@ -46,18 +48,18 @@ fn create(
 fn run(
     store: &SqliteStore,
     workflow: WorkflowId,
-    script: impl Fn(&Assignment, usize) -> Act + Send + Sync + 'static,
-) -> (RunSummary, Witness) {
-    let (mut host, mut witness) = (Host::new(script), Witness::default());
+    script: impl Fn(&Assignment, usize) -> AttemptBehavior + Send + Sync + 'static,
+) -> (RunSummary, RecordedRun) {
+    let (mut host, mut recorded_run) = (ScriptedHost::new(script), RecordedRun::default());
     let row = store.workflow(workflow).unwrap().unwrap();
     let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    let summary = Dispatcher::new(store, &mut host, &mut witness, row, options).unwrap().run().unwrap();
-    (summary, witness)
+    let summary = Dispatcher::new(store, &mut host, &mut recorded_run, row, options).unwrap().run().unwrap();
+    (summary, recorded_run)
 }
 
 /// Fails with this code until this attempt.
-fn until(attempt: u32, code: i32) -> impl Fn(&Assignment, usize) -> Act + Send + Sync + 'static {
-    move |assignment, _| Act::Exit(if assignment.key.attempt.0 < attempt { code } else { 0 })
+fn until(attempt: u32, code: i32) -> impl Fn(&Assignment, usize) -> AttemptBehavior + Send + Sync + 'static {
+    move |assignment, _| AttemptBehavior::Exit(if assignment.key.attempt.0 < attempt { code } else { 0 })
 }
 
 fn rule(code: i32) -> FailureRule {
@@ -68,10 +70,10 @@ fn rule(code: i32) -> FailureRule {
 fn jobs_are_retried_by_their_rules() {
     let (_dir, store) = database();
     let workflow = create(&store, 1, vec![rule(75)], &WorkflowSettings::default());
-    let (summary, witness) = run(&store, workflow, until(3, 75));
+    let (summary, recorded_run) = run(&store, workflow, until(3, 75));
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 1));
     assert_eq!(attempts(&store, workflow, "j0"), [(1, 75), (2, 75), (3, 0)]);
-    let shown: Vec<JobStatus> = witness.ends.iter().map(|end| end.2).collect();
+    let shown: Vec<JobStatus> = recorded_run.ends.iter().map(|end| end.2).collect();
     assert_eq!(shown, [JobStatus::Ready, JobStatus::Ready, JobStatus::Completed]);
 
     let workflow = create(&store, 1, vec![rule(75)], &WorkflowSettings::default());
@@ -108,7 +110,7 @@ fn the_next_attempt_gets_the_script_and_more_memory_up_to_the_capacity() {
     let notes = Arc::clone(&told);
     run(&store, workflow, move |assignment, _| {
         notes.lock().unwrap().push(assignment.clone());
-        Act::End(ProcessExit::Signal(9), AttemptEndCause::OutOfMemory)
+        AttemptBehavior::End(ProcessExit::Signal(9), AttemptEndCause::OutOfMemory)
     });
     let told = told.lock().unwrap();
     let given: Vec<_> = told.iter().map(|a| a.limits.memory.map(|memory| memory.0 / MIB)).collect();
@@ -124,15 +126,15 @@ fn a_spent_retry_budget_stops_the_run_which_can_be_resumed() {
     let settings =
         WorkflowSettings { retry_budget: Some(RetryBudget::Count(3)), ..WorkflowSettings::default() };
     let workflow = create(&store, 50, vec![FailureRule { max_retries: 100, ..rule(1) }], &settings);
-    let (summary, witness) = run(&store, workflow, |_, _| Act::Exit(1));
+    let (summary, recorded_run) = run(&store, workflow, |_, _| AttemptBehavior::Exit(1));
     assert_eq!(summary.end, RunEnd::WaitingForDecision);
     assert!(summary.counts.get(JobStatus::Ready) > 0, "{:?}", summary.counts);
     assert_eq!(summary.counts.active(), 0);
-    assert_eq!(witness.notices.iter().filter(|text| text.contains("retry budget")).count(), 1);
+    assert_eq!(recorded_run.notices.iter().filter(|text| text.contains("retry budget")).count(), 1);
     let row = store.workflow(workflow).unwrap().unwrap();
     assert_eq!(row.ended_at, None);
 
-    let (summary, _) = run(&store, workflow, |_, _| Act::Exit(0));
+    let (summary, _) = run(&store, workflow, |_, _| AttemptBehavior::Exit(0));
     assert_eq!((summary.end, summary.counts.get(JobStatus::Ready)), (RunEnd::Finished, 0));
     let filter = EventFilter { category: Some("retry_budget".into()), ..EventFilter::default() };
     let events = store.events(Some(workflow), &filter).unwrap();
@@ -146,12 +148,13 @@ fn a_failure_without_a_rule_ends_the_run_with_a_pending_decision() {
     let (_dir, store) = database();
     let settings = WorkflowSettings { use_pending_failed: true, ..WorkflowSettings::default() };
     let workflow = create(&store, 2, vec![rule(75)], &settings);
-    let (summary, _) =
-        run(&store, workflow, |assignment, _| Act::Exit(if assignment.name == "j0" { 3 } else { 0 }));
+    let (summary, _) = run(&store, workflow, |assignment, _| {
+        AttemptBehavior::Exit(if assignment.name == "j0" { 3 } else { 0 })
+    });
     assert_eq!(summary.end, RunEnd::WaitingForDecision);
     assert_eq!(summary.counts.get(JobStatus::PendingFailed), 1);
     assert_eq!(store.workflow(workflow).unwrap().unwrap().ended_at, None);
-    let (summary, _) = run(&store, workflow, |_, _| Act::Exit(0));
+    let (summary, _) = run(&store, workflow, |_, _| AttemptBehavior::Exit(0));
     assert_eq!(summary.end, RunEnd::WaitingForDecision, "there is no decision yet");
 }
 
@@ -172,9 +175,9 @@ fn a_failure_can_be_decided_while_the_workflow_runs() {
     let other = SqliteStore::open(directory.path().join("windlass.db"), OpenMode::ReadWrite).unwrap().store;
     let operator = std::thread::spawn(move || {
         wait_until(|| other.load_jobs(workflow).unwrap().status[0] == JobStatus::PendingFailed);
-        let order = |job, verdict, memory_bytes| FailureCommand {
+        let order = |job, kind, memory_bytes| FailureCommand {
             job,
-            verdict,
+            kind,
             changes: RequestedJobChanges { memory_bytes, ..RequestedJobChanges::default() },
             reason: "more memory".into(),
             confidence: None,
@@ -186,14 +189,14 @@ fn a_failure_can_be_decided_while_the_workflow_runs() {
             order(jobs[1], FailureCommandKind::Fail, None),
         ];
         let wanted = PendingCommand::Orders(FailureCommandBatch { orders, ..FailureCommandBatch::default() });
-        let wish = other.add_pending_command(workflow, &wanted, Timestamp(5)).unwrap();
-        wait_until(|| other.pending_command_result(wish).unwrap().is_some());
-        other.pending_command_result(wish).unwrap().unwrap().unwrap()
+        let pending_command = other.add_pending_command(workflow, &wanted, Timestamp(5)).unwrap();
+        wait_until(|| other.pending_command_result(pending_command).unwrap().is_some());
+        other.pending_command_result(pending_command).unwrap().unwrap().unwrap()
     });
     let (summary, _) = run(&store, workflow, move |assignment, _| match assignment.key.attempt.0 {
-        1 if assignment.key.job == failing => Act::Exit(7),
-        1 => Act::Exit(9),
-        _ => Act::Exit(0),
+        1 if assignment.key.job == failing => AttemptBehavior::Exit(7),
+        1 => AttemptBehavior::Exit(9),
+        _ => AttemptBehavior::Exit(0),
     });
     let answers: Vec<FailureCommandStatus> =
         operator.join().unwrap().iter().map(|outcome| outcome.answer).collect();
@@ -211,9 +214,9 @@ fn a_failure_can_be_decided_while_the_workflow_runs() {
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(30);
+    let max_wait = Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(Instant::now() < patience, "timeout");
+        assert!(Instant::now() < max_wait, "timeout");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

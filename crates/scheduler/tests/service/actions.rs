@@ -1,7 +1,7 @@
 //! Actions: which worker runs them, once or once per worker, and what happens to them when workers or the
 //! server die.
 
-use crate::kit::{LEASE, Worker, World, after, ask, code, ended, plain};
+use crate::kit::{Fixture, LEASE, Worker, after, ask, code, ended, plain};
 use std::time::Duration;
 use windlass_store::model::{ActionRow, NewAllocationAction, NewWorker, WorkerKind};
 use windlass_types::settings::{ActionTrigger, WorkflowAction};
@@ -11,29 +11,32 @@ use windlass_types::{Attempt, JobStatus, RunId, Timestamp, WorkerId, WorkflowId}
 const NOW: Timestamp = Timestamp(1_000_000);
 
 /// Adds an action; its commands are empty, since only the assignment matters.
-fn add(world: &World, workflow: WorkflowId, trigger: ActionTrigger, persistent: bool) -> i64 {
+fn add(fixture: &Fixture, workflow: WorkflowId, trigger: ActionTrigger, persistent: bool) -> i64 {
     let action: WorkflowAction = serde_json::from_value(serde_json::json!({
         "trigger_type": trigger.name(), "action_type": "run_commands", "commands": ["true"], "persistent": persistent,
     }))
     .unwrap();
-    let jobs = world.store.load_jobs(workflow).unwrap().ids;
+    let jobs = fixture.store.load_jobs(workflow).unwrap().ids;
     let jobs = if trigger.is_about_jobs() { jobs } else { Vec::new() };
-    world.store.add_action(workflow, &NewAllocationAction { action, jobs, is_recovery: false }, NOW).unwrap()
+    fixture
+        .store
+        .add_action(workflow, &NewAllocationAction { action, jobs, is_recovery: false }, NOW)
+        .unwrap()
 }
 
-fn row(world: &World, workflow: WorkflowId, id: i64) -> ActionRow {
-    world.service.check_time();
-    world.store.actions(workflow).unwrap().into_iter().find(|row| row.id == id).unwrap()
+fn row(fixture: &Fixture, workflow: WorkflowId, id: i64) -> ActionRow {
+    fixture.service.check_time();
+    fixture.store.actions(workflow).unwrap().into_iter().find(|row| row.id == id).unwrap()
 }
 
 /// (attempt, worker, return code) of all its executions; a running one has no code, an interrupted one -1.
-fn runs(world: &World, workflow: WorkflowId, id: i64) -> Vec<(u32, Option<WorkerId>, Option<i32>)> {
+fn runs(fixture: &Fixture, workflow: WorkflowId, id: i64) -> Vec<(u32, Option<WorkerId>, Option<i32>)> {
     let code = |run: &windlass_store::model::ActionRunRow| run.return_code.or(run.ended_at.map(|_| -1));
-    row(world, workflow, id).runs.iter().map(|run| (run.attempt.0, run.worker_id, code(run))).collect()
+    row(fixture, workflow, id).runs.iter().map(|run| (run.attempt.0, run.worker_id, code(run))).collect()
 }
 
-fn start(world: &World, workflow: WorkflowId) {
-    ask(|reply| world.service.start_workflow(workflow, "me", reply)).unwrap();
+fn start(fixture: &Fixture, workflow: WorkflowId) {
+    ask(|reply| fixture.service.start_workflow(workflow, "me", reply)).unwrap();
 }
 
 fn report(order: &ActionCommand, return_code: i32) -> ActionReport {
@@ -50,10 +53,10 @@ fn report(order: &ActionCommand, return_code: i32) -> ActionReport {
 }
 
 /// Reports these results, and takes the reply.
-fn tell(world: &World, worker: &mut Worker, orders: &[ActionCommand], return_code: i32) -> ExchangeReply {
+fn tell(fixture: &Fixture, worker: &mut Worker, orders: &[ActionCommand], return_code: i32) -> ExchangeReply {
     let mut exchange = worker.next(Vec::new(), Duration::ZERO);
     exchange.actions = orders.iter().map(|order| report(order, return_code)).collect();
-    worker.send(world, exchange).unwrap()
+    worker.send(fixture, exchange).unwrap()
 }
 
 fn triggers(answer: &ExchangeReply) -> Vec<&str> {
@@ -61,14 +64,14 @@ fn triggers(answer: &ExchangeReply) -> Vec<&str> {
 }
 
 /// Runs all actions, completes all jobs, and returns the order of assignments, until there are no more.
-fn work_off(world: &World, worker: &mut Worker) -> Vec<String> {
+fn work_off(fixture: &Fixture, worker: &mut Worker) -> Vec<String> {
     let mut heard = Vec::new();
     let mut orders: Vec<ActionCommand> = Vec::new();
     loop {
         let ends = worker.held.iter().map(|assignment| ended(assignment.key, 0)).collect();
         let mut exchange = worker.next(ends, Duration::ZERO);
         exchange.actions = orders.iter().map(|order| report(order, 0)).collect();
-        let answer = worker.send(world, exchange).unwrap();
+        let answer = worker.send(fixture, exchange).unwrap();
         heard.extend(answer.actions.iter().map(|order| order.trigger.clone()));
         heard.extend(answer.assignments.iter().map(|_| "job".to_owned()));
         orders = answer.actions;
@@ -89,12 +92,12 @@ const ALL: [ActionTrigger; 6] = [
 
 #[test]
 fn actions_run_in_order_and_the_end_waits_for_the_last() {
-    let world = World::new();
-    let workflow = world.create(&[plain(), after(&[0])]).id;
-    let ids = ALL.map(|trigger| add(&world, workflow, trigger, false));
-    start(&world, workflow);
-    let mut worker = Worker::new(&world, 1);
-    let heard = work_off(&world, &mut worker);
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain(), after(&[0])]).id;
+    let ids = ALL.map(|trigger| add(&fixture, workflow, trigger, false));
+    start(&fixture, workflow);
+    let mut worker = Worker::new(&fixture, 1);
+    let heard = work_off(&fixture, &mut worker);
     let expected = [
         "on_workflow_start",
         "on_worker_start",
@@ -112,83 +115,83 @@ fn actions_run_in_order_and_the_end_waits_for_the_last() {
     let place = |word: &str| heard.iter().position(|heard| heard == word).unwrap();
     assert!(place("on_worker_start") < place("job"), "{heard:?}");
     assert_eq!(heard[heard.len() - 2..], expected[6..], "{heard:?}");
-    assert!(world.row(workflow).ended_at.is_some());
+    assert!(fixture.row(workflow).ended_at.is_some());
     for id in ids {
-        assert_eq!(runs(&world, workflow, id), [(1, Some(worker.id), Some(0))]);
+        assert_eq!(runs(&fixture, workflow, id), [(1, Some(worker.id), Some(0))]);
     }
 }
 
 #[test]
 fn jobs_wait_for_start_actions_and_each_action_has_one_worker() {
-    let world = World::new();
-    let workflow = world.create(&[plain(), plain()]).id;
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain(), plain()]).id;
     let (first, each) = (
-        add(&world, workflow, ActionTrigger::OnWorkflowStart, false),
-        add(&world, workflow, ActionTrigger::OnWorkerStart, true),
+        add(&fixture, workflow, ActionTrigger::OnWorkflowStart, false),
+        add(&fixture, workflow, ActionTrigger::OnWorkerStart, true),
     );
-    start(&world, workflow);
-    let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));
-    let begun = one.say(&world, Vec::new()).unwrap();
+    start(&fixture, workflow);
+    let (mut one, mut two) = (Worker::new(&fixture, 1), Worker::new(&fixture, 1));
+    let begun = one.say(&fixture, Vec::new()).unwrap();
     assert_eq!((triggers(&begun), begun.assignments.len()), (vec!["on_workflow_start"], 0));
-    let idle = two.say(&world, Vec::new()).unwrap();
+    let idle = two.say(&fixture, Vec::new()).unwrap();
     assert!(idle.actions.is_empty() && idle.assignments.is_empty(), "{idle:?}");
     // A failed action counts as executed: the workflow continues.
-    let own = tell(&world, &mut one, &begun.actions, 3);
+    let own = tell(&fixture, &mut one, &begun.actions, 3);
     assert_eq!((triggers(&own), own.assignments.len()), (vec!["on_worker_start"], 0));
-    let others = two.say(&world, Vec::new()).unwrap();
+    let others = two.say(&fixture, Vec::new()).unwrap();
     assert_eq!((triggers(&others), others.assignments.len()), (vec!["on_worker_start"], 0));
-    assert_eq!(tell(&world, &mut one, &own.actions, 0).assignments.len(), 1);
-    assert_eq!(tell(&world, &mut two, &others.actions, 0).assignments.len(), 1);
-    work_off(&world, &mut one);
-    work_off(&world, &mut two);
-    assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(3))]);
-    assert_eq!(runs(&world, workflow, each), [(1, Some(one.id), Some(0)), (2, Some(two.id), Some(0))]);
-    assert_eq!(world.statuses(workflow), [JobStatus::Completed; 2]);
+    assert_eq!(tell(&fixture, &mut one, &own.actions, 0).assignments.len(), 1);
+    assert_eq!(tell(&fixture, &mut two, &others.actions, 0).assignments.len(), 1);
+    work_off(&fixture, &mut one);
+    work_off(&fixture, &mut two);
+    assert_eq!(runs(&fixture, workflow, first), [(1, Some(one.id), Some(3))]);
+    assert_eq!(runs(&fixture, workflow, each), [(1, Some(one.id), Some(0)), (2, Some(two.id), Some(0))]);
+    assert_eq!(fixture.statuses(workflow), [JobStatus::Completed; 2]);
 }
 
 #[test]
 fn no_action_runs_twice_with_two_workers_and_a_restart() {
-    let mut world = World::new();
-    let workflow = world.create(&[plain(), plain()]).id;
+    let mut fixture = Fixture::new();
+    let workflow = fixture.create(&[plain(), plain()]).id;
     let (first, each) = (
-        add(&world, workflow, ActionTrigger::OnWorkflowStart, false),
-        add(&world, workflow, ActionTrigger::OnWorkerStart, true),
+        add(&fixture, workflow, ActionTrigger::OnWorkflowStart, false),
+        add(&fixture, workflow, ActionTrigger::OnWorkerStart, true),
     );
-    let last = add(&world, workflow, ActionTrigger::OnWorkerComplete, true);
-    start(&world, workflow);
-    let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));
-    let begun = one.say(&world, Vec::new()).unwrap().actions;
-    world.restart();
+    let last = add(&fixture, workflow, ActionTrigger::OnWorkerComplete, true);
+    start(&fixture, workflow);
+    let (mut one, mut two) = (Worker::new(&fixture, 1), Worker::new(&fixture, 1));
+    let begun = one.say(&fixture, Vec::new()).unwrap().actions;
+    fixture.restart();
     // It still runs it, and reports that; the other has nothing and gets nothing.
-    assert_eq!(one.come_back_at(&world, &[], &[(first, Attempt(1))]), []);
-    two.come_back(&world, &[]);
-    assert_eq!(triggers(&two.say(&world, Vec::new()).unwrap()), Vec::<&str>::new());
-    let next = tell(&world, &mut one, &begun, 0);
+    assert_eq!(one.come_back_at(&fixture, &[], &[(first, Attempt(1))]), []);
+    two.come_back(&fixture, &[]);
+    assert_eq!(triggers(&two.say(&fixture, Vec::new()).unwrap()), Vec::<&str>::new());
+    let next = tell(&fixture, &mut one, &begun, 0);
     assert_eq!(triggers(&next), ["on_worker_start"]);
     // The reply got lost together with the server: the worker has never received it, and gets the same one
     // again.
-    world.restart();
-    assert_eq!(one.come_back_at(&world, &[], &[]), []);
-    two.come_back(&world, &[]);
-    assert_eq!(one.say(&world, Vec::new()).unwrap().actions, next.actions);
+    fixture.restart();
+    assert_eq!(one.come_back_at(&fixture, &[], &[]), []);
+    two.come_back(&fixture, &[]);
+    assert_eq!(one.say(&fixture, Vec::new()).unwrap().actions, next.actions);
     let (mut ones, mut twos) =
-        (tell(&world, &mut one, &next.actions, 0), two.say(&world, Vec::new()).unwrap());
+        (tell(&fixture, &mut one, &next.actions, 0), two.say(&fixture, Vec::new()).unwrap());
     assert_eq!((ones.assignments.len(), triggers(&twos)), (1, vec!["on_worker_start"]));
-    twos = tell(&world, &mut two, &twos.actions, 0);
+    twos = tell(&fixture, &mut two, &twos.actions, 0);
     assert_eq!(twos.assignments.len(), 1);
     let (keys, others) = (one.keys(), two.keys());
-    world.restart();
-    one.come_back(&world, &keys);
-    two.come_back(&world, &others);
-    ones = one.say(&world, vec![ended(keys[0], 0)]).unwrap();
+    fixture.restart();
+    one.come_back(&fixture, &keys);
+    two.come_back(&fixture, &others);
+    ones = one.say(&fixture, vec![ended(keys[0], 0)]).unwrap();
     assert!(ones.actions.is_empty(), "the other one is not executed: {ones:?}");
-    assert_eq!(work_off(&world, &mut two), ["on_worker_complete"]);
-    assert!(world.row(workflow).ended_at.is_none(), "each has its own action");
-    assert_eq!(work_off(&world, &mut one), ["on_worker_complete"]);
-    assert!(world.row(workflow).ended_at.is_some());
-    assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(0))]);
-    assert_eq!(runs(&world, workflow, each), [(1, Some(one.id), Some(0)), (2, Some(two.id), Some(0))]);
-    let mut ends = runs(&world, workflow, last);
+    assert_eq!(work_off(&fixture, &mut two), ["on_worker_complete"]);
+    assert!(fixture.row(workflow).ended_at.is_none(), "each has its own action");
+    assert_eq!(work_off(&fixture, &mut one), ["on_worker_complete"]);
+    assert!(fixture.row(workflow).ended_at.is_some());
+    assert_eq!(runs(&fixture, workflow, first), [(1, Some(one.id), Some(0))]);
+    assert_eq!(runs(&fixture, workflow, each), [(1, Some(one.id), Some(0)), (2, Some(two.id), Some(0))]);
+    let mut ends = runs(&fixture, workflow, last);
     ends.sort_by_key(|run| run.1);
     assert_eq!(
         ends.iter().map(|run| (run.1, run.2)).collect::<Vec<_>>(),
@@ -198,142 +201,142 @@ fn no_action_runs_twice_with_two_workers_and_a_restart() {
 
 #[test]
 fn an_action_of_a_lost_worker_is_interrupted_and_runs_again_on_request() {
-    let world = World::new();
-    let workflow = world.create(&[plain()]).id;
-    let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
-    let each = add(&world, workflow, ActionTrigger::OnWorkerStart, true);
-    start(&world, workflow);
-    let mut one = Worker::new(&world, 1);
-    let begun = one.say(&world, Vec::new()).unwrap().actions;
-    world.pass(LEASE / 2);
-    let mut two = Worker::new(&world, 1);
-    two.say(&world, Vec::new()).unwrap();
-    world.pass(LEASE / 2 + Duration::from_secs(5));
-    assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(-1))]);
-    assert!(row(&world, workflow, first).runs[0].message.as_ref().unwrap().contains("interrupted"));
-    let own = two.say(&world, Vec::new()).unwrap().actions;
-    assert_eq!(tell(&world, &mut two, &own, 0).assignments.len(), 1, "the workflow continues");
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain()]).id;
+    let first = add(&fixture, workflow, ActionTrigger::OnWorkflowStart, false);
+    let each = add(&fixture, workflow, ActionTrigger::OnWorkerStart, true);
+    start(&fixture, workflow);
+    let mut one = Worker::new(&fixture, 1);
+    let begun = one.say(&fixture, Vec::new()).unwrap().actions;
+    fixture.pass(LEASE / 2);
+    let mut two = Worker::new(&fixture, 1);
+    two.say(&fixture, Vec::new()).unwrap();
+    fixture.pass(LEASE / 2 + Duration::from_secs(5));
+    assert_eq!(runs(&fixture, workflow, first), [(1, Some(one.id), Some(-1))]);
+    assert!(row(&fixture, workflow, first).runs[0].message.as_ref().unwrap().contains("interrupted"));
+    let own = two.say(&fixture, Vec::new()).unwrap().actions;
+    assert_eq!(tell(&fixture, &mut two, &own, 0).assignments.len(), 1, "the workflow continues");
     // It was only cut off: its action was interrupted, and the result is stale.
-    assert_eq!(one.come_back_at(&world, &[], &[(first, Attempt(1))]), [(first, Attempt(1))]);
-    tell(&world, &mut one, &begun, 0);
-    assert_eq!(runs(&world, workflow, first), [(1, Some(WorkerId(1)), Some(-1))]);
-    assert_eq!(work_off(&world, &mut two), Vec::<String>::new());
-    assert!(world.row(workflow).ended_at.is_some());
-    ask(|reply| world.service.retry_action(workflow, first, "me", reply)).unwrap();
-    assert!(world.row(workflow).ended_at.is_none(), "there is an action again");
+    assert_eq!(one.come_back_at(&fixture, &[], &[(first, Attempt(1))]), [(first, Attempt(1))]);
+    tell(&fixture, &mut one, &begun, 0);
+    assert_eq!(runs(&fixture, workflow, first), [(1, Some(WorkerId(1)), Some(-1))]);
+    assert_eq!(work_off(&fixture, &mut two), Vec::<String>::new());
+    assert!(fixture.row(workflow).ended_at.is_some());
+    ask(|reply| fixture.service.retry_action(workflow, first, "me", reply)).unwrap();
+    assert!(fixture.row(workflow).ended_at.is_none(), "there is an action again");
     // A new worker gets it, after the actions at its start.
-    let mut three = Worker::new(&world, 1);
-    assert_eq!(work_off(&world, &mut three), ["on_workflow_start", "on_worker_start"]);
-    assert_eq!(runs(&world, workflow, first)[1], (2, Some(three.id), Some(0)));
-    assert_eq!(runs(&world, workflow, each).len(), 2);
-    assert!(world.row(workflow).ended_at.is_some());
-    let again = ask(|reply| world.service.retry_action(workflow, 4711, "me", reply)).unwrap_err();
+    let mut three = Worker::new(&fixture, 1);
+    assert_eq!(work_off(&fixture, &mut three), ["on_workflow_start", "on_worker_start"]);
+    assert_eq!(runs(&fixture, workflow, first)[1], (2, Some(three.id), Some(0)));
+    assert_eq!(runs(&fixture, workflow, each).len(), 2);
+    assert!(fixture.row(workflow).ended_at.is_some());
+    let again = ask(|reply| fixture.service.retry_action(workflow, 4711, "me", reply)).unwrap_err();
     assert_eq!(code(&again), "not_found");
 }
 
 #[test]
 fn a_due_action_goes_to_a_waiting_worker() {
-    let world = World::new();
-    let workflow = world.create(&[plain()]).id;
-    let mut one = Worker::new(&world, 1);
-    let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain()]).id;
+    let mut one = Worker::new(&fixture, 1);
+    let first = add(&fixture, workflow, ActionTrigger::OnWorkflowStart, false);
     // It has asked, and hung up.
     let waits = one.next(Vec::new(), Duration::from_secs(10));
-    drop(crate::kit::later(|reply| world.service.exchange(waits, crate::kit::me(), reply)));
-    world.service.cancel_exchange(one.id, one.number, one.secret.clone());
-    start(&world, workflow);
-    let mut two = Worker::new(&world, 1);
-    assert_eq!(triggers(&two.say(&world, Vec::new()).unwrap()), ["on_workflow_start"]);
-    assert_eq!(runs(&world, workflow, first), [(1, Some(two.id), None)]);
+    drop(crate::kit::later(|reply| fixture.service.exchange(waits, crate::kit::me(), reply)));
+    fixture.service.cancel_exchange(one.id, one.number, one.secret.clone());
+    start(&fixture, workflow);
+    let mut two = Worker::new(&fixture, 1);
+    assert_eq!(triggers(&two.say(&fixture, Vec::new()).unwrap()), ["on_workflow_start"]);
+    assert_eq!(runs(&fixture, workflow, first), [(1, Some(two.id), None)]);
 }
 
 #[test]
 fn a_leaving_worker_runs_its_final_actions_first() {
-    let world = World::new();
-    let workflow = world.create(&[plain(), plain()]).id;
-    let last = add(&world, workflow, ActionTrigger::OnWorkerComplete, true);
-    start(&world, workflow);
-    let mut one = Worker::new(&world, 1);
-    one.say(&world, Vec::new()).unwrap();
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain(), plain()]).id;
+    let last = add(&fixture, workflow, ActionTrigger::OnWorkerComplete, true);
+    start(&fixture, workflow);
+    let mut one = Worker::new(&fixture, 1);
+    one.say(&fixture, Vec::new()).unwrap();
     let key = one.keys()[0];
     let mut leaving = one.next(vec![ended(key, 0)], Duration::ZERO);
     (leaving.draining, leaving.leaving) = (true, true);
-    let answer = one.send(&world, leaving).unwrap();
+    let answer = one.send(&fixture, leaving).unwrap();
     assert_eq!(triggers(&answer), ["on_worker_complete"]);
     let mut leaving = one.next(Vec::new(), Duration::ZERO);
     (leaving.draining, leaving.leaving) = (true, true);
     leaving.actions = vec![report(&answer.actions[0], 0)];
-    assert!(one.send(&world, leaving).unwrap().actions.is_empty());
-    world.service.check_time();
-    assert!(!world.store.worker(one.id).unwrap().unwrap().is_active());
-    assert_eq!(runs(&world, workflow, last), [(1, Some(one.id), Some(0))]);
+    assert!(one.send(&fixture, leaving).unwrap().actions.is_empty());
+    fixture.service.check_time();
+    assert!(!fixture.store.worker(one.id).unwrap().unwrap().is_active());
+    assert_eq!(runs(&fixture, workflow, last), [(1, Some(one.id), Some(0))]);
 }
 
 #[test]
 fn a_cancel_stops_running_actions_and_starts_none() {
-    let world = World::new();
-    let workflow = world.create(&[plain()]).id;
-    let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
-    let last = add(&world, workflow, ActionTrigger::OnWorkflowComplete, false);
-    start(&world, workflow);
-    let mut worker = Worker::new(&world, 1);
-    let begun = worker.say(&world, Vec::new()).unwrap().actions;
-    ask(|reply| world.service.cancel_workflow(workflow, "me", reply)).unwrap();
-    let answer = worker.say(&world, Vec::new()).unwrap();
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain()]).id;
+    let first = add(&fixture, workflow, ActionTrigger::OnWorkflowStart, false);
+    let last = add(&fixture, workflow, ActionTrigger::OnWorkflowComplete, false);
+    start(&fixture, workflow);
+    let mut worker = Worker::new(&fixture, 1);
+    let begun = worker.say(&fixture, Vec::new()).unwrap().actions;
+    ask(|reply| fixture.service.cancel_workflow(workflow, "me", reply)).unwrap();
+    let answer = worker.say(&fixture, Vec::new()).unwrap();
     assert_eq!(answer.stops.len(), 1);
-    assert!(world.row(workflow).ended_at.is_none(), "it still runs it");
-    assert!(tell(&world, &mut worker, &begun, 143).actions.is_empty());
-    assert!(world.row(workflow).is_canceled);
-    assert_eq!(runs(&world, workflow, first), [(1, Some(worker.id), Some(143))]);
-    assert_eq!(runs(&world, workflow, last), []);
-    let refused = ask(|reply| world.service.retry_action(workflow, first, "me", reply)).unwrap_err();
+    assert!(fixture.row(workflow).ended_at.is_none(), "it still runs it");
+    assert!(tell(&fixture, &mut worker, &begun, 143).actions.is_empty());
+    assert!(fixture.row(workflow).is_canceled);
+    assert_eq!(runs(&fixture, workflow, first), [(1, Some(worker.id), Some(143))]);
+    assert_eq!(runs(&fixture, workflow, last), []);
+    let refused = ask(|reply| fixture.service.retry_action(workflow, first, "me", reply)).unwrap_err();
     assert_eq!(code(&refused), "workflow_over");
 }
 
 #[test]
 fn a_reset_workflow_runs_its_actions_again() {
-    let world = World::new();
-    let workflow = world.create(&[plain(), plain()]).id;
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain(), plain()]).id;
     let ids =
         [ActionTrigger::OnWorkflowStart, ActionTrigger::OnJobsComplete, ActionTrigger::OnWorkflowComplete]
-            .map(|trigger| add(&world, workflow, trigger, false));
-    ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
-    let mut worker = Worker::new(&world, 1);
+            .map(|trigger| add(&fixture, workflow, trigger, false));
+    ask(|reply| fixture.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
+    let mut worker = Worker::new(&fixture, 1);
     let all = ["on_workflow_start", "job", "job", "on_jobs_complete", "on_workflow_complete"];
-    assert_eq!(work_off(&world, &mut worker), all);
+    assert_eq!(work_off(&fixture, &mut worker), all);
     // One job is reset: the actions at the start of the workflow do not run again.
-    ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
-    assert_eq!(work_off(&world, &mut worker), Vec::<String>::new(), "it is not initialized yet");
-    let job = world.store.load_jobs(workflow).unwrap().ids[0];
+    ask(|reply| fixture.service.reset_status(workflow, false, "me", reply)).unwrap();
+    assert_eq!(work_off(&fixture, &mut worker), Vec::<String>::new(), "it is not initialized yet");
+    let job = fixture.store.load_jobs(workflow).unwrap().ids[0];
     let which = windlass_scheduler::service::JobsToReset::Jobs(vec![job]);
-    ask(|reply| world.service.reset_jobs(workflow, which, "me", reply)).unwrap();
-    ask(|reply| world.service.initialize_workflow(workflow, true, false, "me", reply)).unwrap();
-    assert_eq!(work_off(&world, &mut worker), ["job", "on_jobs_complete", "on_workflow_complete"]);
+    ask(|reply| fixture.service.reset_jobs(workflow, which, "me", reply)).unwrap();
+    ask(|reply| fixture.service.initialize_workflow(workflow, true, false, "me", reply)).unwrap();
+    assert_eq!(work_off(&fixture, &mut worker), ["job", "on_jobs_complete", "on_workflow_complete"]);
     // All jobs and all actions.
-    ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
+    ask(|reply| fixture.service.reset_status(workflow, false, "me", reply)).unwrap();
     let which = windlass_scheduler::service::JobsToReset::All;
-    ask(|reply| world.service.reset_jobs(workflow, which, "me", reply)).unwrap();
-    ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
-    assert_eq!(work_off(&world, &mut worker), all);
-    assert_eq!(ids.map(|id| runs(&world, workflow, id).len()), [2, 3, 3]);
+    ask(|reply| fixture.service.reset_jobs(workflow, which, "me", reply)).unwrap();
+    ask(|reply| fixture.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
+    assert_eq!(work_off(&fixture, &mut worker), all);
+    assert_eq!(ids.map(|id| runs(&fixture, workflow, id).len()), [2, 3, 3]);
 }
 
 #[test]
 fn clients_of_the_contract_claim_actions_themselves() {
-    let world = World::new();
-    let workflow = world.create(&[plain()]).id;
-    let ids = ALL.map(|trigger| add(&world, workflow, trigger, trigger == ActionTrigger::OnWorkerStart));
+    let fixture = Fixture::new();
+    let workflow = fixture.create(&[plain()]).id;
+    let ids = ALL.map(|trigger| add(&fixture, workflow, trigger, trigger == ActionTrigger::OnWorkerStart));
     let [_, complete, jobs_complete, jobs_ready, each, first] = ids;
     let pending = || -> Vec<i64> {
-        let rows = ask(|reply| world.service.pending_actions(workflow, reply)).unwrap();
+        let rows = ask(|reply| fixture.service.pending_actions(workflow, reply)).unwrap();
         rows.iter().map(|row| row.id).collect()
     };
-    let claim = |id, node| ask(|reply| world.service.claim_action(workflow, id, node, reply)).unwrap();
+    let claim = |id, node| ask(|reply| fixture.service.claim_action(workflow, id, node, reply)).unwrap();
     assert_eq!((pending(), claim(first, None)), (vec![], false), "nothing has started");
-    ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
+    ask(|reply| fixture.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
     let node = |_| {
         let row = NewWorker { kind: WorkerKind::Torc, workflow: Some(workflow), ..NewWorker::default() };
-        Some(world.store.add_worker(&row, NOW).unwrap())
+        Some(fixture.store.add_worker(&row, NOW).unwrap())
     };
     let (one, two) = (node(1), node(2));
     assert_eq!(
@@ -345,8 +348,8 @@ fn clients_of_the_contract_claim_actions_themselves() {
     assert!(claim(each, one) && claim(each, two) && !claim(each, two), "once each");
     assert_eq!(pending(), [ids[0], jobs_ready, each]);
     let request = windlass_scheduler::service::ClaimRequest { limit: 1, ..Default::default() };
-    let jobs = ask(|reply| world.service.claim_jobs(workflow, request, reply)).unwrap();
-    ask(|reply| world.service.start_job(jobs[0], RunId(1), one.unwrap(), reply)).unwrap();
+    let jobs = ask(|reply| fixture.service.claim_jobs(workflow, request, reply)).unwrap();
+    ask(|reply| fixture.service.start_job(jobs[0], RunId(1), one.unwrap(), reply)).unwrap();
     let done = windlass_scheduler::service::JobCompletion {
         job: jobs[0],
         run: RunId(1),
@@ -358,11 +361,11 @@ fn clients_of_the_contract_claim_actions_themselves() {
         usage: windlass_types::worker_messages::AttemptUsage::default(),
         node: one,
     };
-    ask(|reply| world.service.complete_jobs(workflow, vec![done], reply)).unwrap();
+    ask(|reply| fixture.service.complete_jobs(workflow, vec![done], reply)).unwrap();
     // There are no remote workers to wait for.
-    assert!(world.row(workflow).ended_at.is_some());
+    assert!(fixture.row(workflow).ended_at.is_some());
     assert_eq!(pending(), [ids[0], complete, jobs_complete, jobs_ready, each]);
     assert!(claim(complete, one) && !claim(complete, one) && claim(ids[0], one));
-    let run = row(&world, workflow, complete).last_run().cloned().unwrap();
+    let run = row(&fixture, workflow, complete).last_run().cloned().unwrap();
     assert_eq!((run.worker_id, run.cause.as_str()), (one, windlass_store::model::CLAIM_CAUSE));
 }

@@ -2,7 +2,7 @@
 //! keeps its database valid.
 
 use crate::clients;
-use crate::kit::{Worker, World, ask, later, me, plain, someone, sponsor};
+use crate::kit::{Fixture, Worker, ask, later, me, plain, someone, token_owner};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -125,13 +125,13 @@ fn exchange(worker: &Worker) -> Value {
 }
 
 /// Invariants that hold after any message.
-fn is_sound(world: &World) {
-    world.service.check_time();
-    assert!(world.service.is_alive());
+fn is_sound(fixture: &Fixture) {
+    fixture.service.check_time();
+    assert!(fixture.service.is_alive());
     let panics = EventFilter { category: Some("scheduler_panic".into()), ..EventFilter::default() };
-    let told = world.store.events(None, &panics).unwrap();
+    let told = fixture.store.events(None, &panics).unwrap();
     assert!(told.is_empty(), "no message makes the scheduler panic: {told:?}");
-    for row in world.store.workers(&WorkerFilter::default()).unwrap() {
+    for row in fixture.store.workers(&WorkerFilter::default()).unwrap() {
         let worker = row.worker;
         assert!(worker.capacity.nodes <= MAX_NODES && worker.labels.len() <= MAX_LABELS, "{worker:?}");
         assert!(!worker.host.contains(char::is_control) && worker.host.len() < 256, "{worker:?}");
@@ -144,32 +144,32 @@ fn config(cases: u32) -> Config {
 
 #[test]
 fn the_scheduler_survives_any_registration() {
-    let mut world = World::new();
-    let workflow = world.begin(&[plain(), plain()]);
+    let mut fixture = Fixture::new();
+    let workflow = fixture.begin(&[plain(), plain()]);
     let changes = vec((any::<prop::sample::Index>(), hostile()), 1..4);
     TestRunner::new(config(300))
         .run(&changes, |changes| {
             // Unparseable messages are rejected before they come here.
             if let Ok(who) = serde_json::from_value::<WorkerRegistration>(changed(introduction(), &changes)) {
                 let may: WorkflowPredicate = Arc::new(|_| true);
-                drop(ask(|reply| world.service.register_worker(who, sponsor("me", may), reply)));
+                drop(ask(|reply| fixture.service.register_worker(who, token_owner("me", may), reply)));
             }
-            is_sound(&world);
+            is_sound(&fixture);
             Ok(())
         })
         .unwrap();
-    world.restart();
-    is_sound(&world);
-    world.pass(crate::kit::LEASE + Duration::from_secs(3));
-    Worker::new(&world, 1).work_off(&world);
-    assert_eq!(world.statuses(workflow), [S::Completed; 2]);
+    fixture.restart();
+    is_sound(&fixture);
+    fixture.pass(crate::kit::LEASE + Duration::from_secs(3));
+    Worker::new(&fixture, 1).work_off(&fixture);
+    assert_eq!(fixture.statuses(workflow), [S::Completed; 2]);
 }
 
 #[test]
 fn the_scheduler_survives_any_report() {
-    let mut world = World::new();
-    let workflow = world.begin(&vec![plain(); 200]);
-    let worker = RefCell::new(Worker::new(&world, 2));
+    let mut fixture = Fixture::new();
+    let workflow = fixture.begin(&vec![plain(); 200]);
+    let worker = RefCell::new(Worker::new(&fixture, 2));
     let changes = vec((any::<prop::sample::Index>(), hostile()), 0..4);
     TestRunner::new(config(300))
         .run(&changes, |changes| {
@@ -178,34 +178,34 @@ fn the_scheduler_survives_any_report() {
             if let Ok(said) = serde_json::from_value::<WorkerExchange>(changed(exchange(&worker), &changes)) {
                 let said = WorkerExchange { leaving: false, wait: Duration::ZERO, ..said };
                 let reports = said.reports.clone();
-                let answer = later(|reply| world.service.exchange(said, me(), reply));
-                if let Ok(answer) = world.in_time(&answer) {
+                let answer = later(|reply| fixture.service.exchange(said, me(), reply));
+                if let Ok(answer) = fixture.in_time(&answer) {
                     worker.takes(&reports, &answer);
                 } else {
                     let held = worker.keys();
-                    worker.come_back(&world, &held);
+                    worker.come_back(&fixture, &held);
                 }
             }
             // Cooldowns after failed starts end sooner or later.
-            world.hand.advance(Duration::from_secs(1));
-            is_sound(&world);
+            fixture.hand.advance(Duration::from_secs(1));
+            is_sound(&fixture);
             Ok(())
         })
         .unwrap();
-    world.restart();
-    is_sound(&world);
-    world.pass(crate::kit::LEASE + Duration::from_secs(3));
-    Worker::new(&world, 4).work_off(&world);
-    let statuses = world.statuses(workflow);
-    assert!(statuses.iter().all(|status| status.is_complete()), "{statuses:?}");
+    fixture.restart();
+    is_sound(&fixture);
+    fixture.pass(crate::kit::LEASE + Duration::from_secs(3));
+    Worker::new(&fixture, 4).work_off(&fixture);
+    let statuses = fixture.statuses(workflow);
+    assert!(statuses.iter().all(|status| status.has_ended()), "{statuses:?}");
 }
 
 /// Claims of Torc's clients, and the ends that they report.
 #[test]
 fn the_scheduler_survives_any_claim() {
-    let mut world = World::new();
-    let workflow = world.begin(&vec![plain(); 2000]);
-    let node = clients::node(&world, workflow);
+    let mut fixture = Fixture::new();
+    let workflow = fixture.begin(&vec![plain(); 2000]);
+    let node = clients::node(&fixture, workflow);
     let number = || prop_oneof![Just(0), Just(u64::MAX), Just(i64::MAX as u64), 0_u64..4, any::<u64>()];
     let limit = prop_oneof![9 => 0_usize..4, 1 => 0_usize..40];
     let parts = (limit, vec(number(), 11), vec(".{0,300}", 0..70), any::<bool>(), any::<bool>());
@@ -226,9 +226,10 @@ fn the_scheduler_survives_any_claim() {
             let scheduler = Some(scheduler as i64);
             let offer = NodeCapacityOffer { capacity, time_left, scheduler, strict };
             let request = ClaimRequest { limit, labels, node: is_by_resources.then_some(offer) };
-            let claimed = ask(|reply| world.service.claim_jobs(workflow, request, reply)).unwrap_or_default();
+            let claimed =
+                ask(|reply| fixture.service.claim_jobs(workflow, request, reply)).unwrap_or_default();
             for job in claimed {
-                drop(clients::start(&world, job, node));
+                drop(clients::start(&fixture, job, node));
                 let usage = AttemptUsage { cpu_time: Duration::from_secs(cpu), ..AttemptUsage::default() };
                 let completion = JobCompletion {
                     return_code: code as i32,
@@ -237,13 +238,13 @@ fn the_scheduler_survives_any_claim() {
                     usage,
                     ..clients::completion(job, S::Completed)
                 };
-                drop(ask(|reply| world.service.complete_jobs(workflow, vec![completion], reply)));
+                drop(ask(|reply| fixture.service.complete_jobs(workflow, vec![completion], reply)));
             }
-            is_sound(&world);
+            is_sound(&fixture);
             Ok(())
         })
         .unwrap();
-    world.restart();
-    is_sound(&world);
-    assert!(world.statuses(workflow).contains(&S::Completed), "some claims and ends are accepted");
+    fixture.restart();
+    is_sound(&fixture);
+    assert!(fixture.statuses(workflow).contains(&S::Completed), "some claims and ends are accepted");
 }

@@ -2,15 +2,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_scheduler::service::{
-    CallError, CallReply, ManualClock, OnSilentWorker, OnWorkflowChange, SchedulerClock, SchedulerHandle,
-    SchedulerOptions, SilentWorker, WorkerCaller, WorkerOwner, WorkflowPredicate,
+    CallError, CallReply, ManualClock, OnUnreachableAllocationWorker, OnWorkflowChange, SchedulerClock,
+    SchedulerHandle, SchedulerOptions, UnreachableAllocationWorker, WorkerCaller, WorkerOwner,
+    WorkflowPredicate,
 };
 use windlass_store::Store;
 use windlass_store::fault_injection::{self, DatabaseOperation, FaultInjector, InjectedOutcome};
 use windlass_store::model::{
-    JobFilter, ListedJobs, NewJob, NewJobGroup, NewRequirements, NewWorkflow, ResultFilter, WorkflowRow,
+    InMemoryJobSource, JobFilter, NewJob, NewJobGroup, NewRequirements, NewWorkflow, ResultFilter,
+    WorkflowRow,
 };
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::settings::{FailureHandler, FailureRule, WorkflowSettings};
@@ -24,32 +26,32 @@ use windlass_types::{Attempt, Bytes, Capacity, JobStatus, Resources, Timestamp, 
 
 pub(crate) const LEASE: Duration = Duration::from_mins(1);
 /// With a manual clock, a reply comes at once or never.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     /// The database itself, without injected errors.
     pub(crate) store: Arc<dyn Store>,
     /// The database as the service sees it.
     job_store: Arc<dyn Store>,
-    weather: Arc<Mutex<Weather>>,
+    database_state: Arc<Mutex<DatabaseState>>,
     pub(crate) service: SchedulerHandle,
     pub(crate) hand: ManualClock,
     /// Workflows with a notified change.
-    pub(crate) changed: Changed,
+    pub(crate) changed: ChangedWorkflows,
     /// Silent workers that were notified.
-    pub(crate) silent: Arc<Mutex<Vec<SilentWorker>>>,
+    pub(crate) silent: Arc<Mutex<Vec<UnreachableAllocationWorker>>>,
     _dir: tempfile::TempDir,
 }
 
 /// In the order of notification.
-pub(crate) type Changed = Arc<Mutex<Vec<WorkflowId>>>;
+pub(crate) type ChangedWorkflows = Arc<Mutex<Vec<WorkflowId>>>;
 
 /// Decides the result of operations of the database; without it all succeed.
-pub(crate) type Weather = Option<Box<dyn FnMut(DatabaseOperation) -> InjectedOutcome + Send>>;
+pub(crate) type DatabaseState = Option<Box<dyn FnMut(DatabaseOperation) -> InjectedOutcome + Send>>;
 
 /// A job to be created.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedJob {
     pub(crate) waits_for: Vec<u32>,
     pub(crate) priority: i32,
     /// 0: no request.
@@ -65,24 +67,24 @@ pub(crate) struct Planned {
 
 /// The failure settings of a workflow.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Failing {
+pub(crate) struct FailureSettings {
     pub(crate) rules: Vec<FailureRule>,
     pub(crate) settings: WorkflowSettings,
 }
 
-pub(crate) fn handled() -> Planned {
-    Planned { is_handled: true, ..Planned::default() }
+pub(crate) fn handled() -> PlannedJob {
+    PlannedJob { is_handled: true, ..PlannedJob::default() }
 }
 
-pub(crate) fn plain() -> Planned {
-    Planned::default()
+pub(crate) fn plain() -> PlannedJob {
+    PlannedJob::default()
 }
 
-pub(crate) fn after(waits_for: &[u32]) -> Planned {
-    Planned { waits_for: waits_for.to_vec(), ..Planned::default() }
+pub(crate) fn after(waits_for: &[u32]) -> PlannedJob {
+    PlannedJob { waits_for: waits_for.to_vec(), ..PlannedJob::default() }
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(false)
     }
@@ -95,26 +97,29 @@ impl World {
     fn with(shares_node_blame: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
-        let weather = Arc::new(Mutex::new(Weather::None));
-        let sky = Arc::clone(&weather);
+        let database_state = Arc::new(Mutex::new(DatabaseState::None));
+        let sky = Arc::clone(&database_state);
         let door: FaultInjector = Arc::new(move |asked| {
             locked(&sky).as_mut().map_or(InjectedOutcome::Done, |decide| decide(asked))
         });
         let job_store: Arc<dyn Store> = fault_injection::inject_faults(door, &store);
-        let changed = Changed::default();
+        let changed = ChangedWorkflows::default();
         let silent = Arc::default();
         let (service, hand) = start(&job_store, &changed, &silent, shares_node_blame);
-        Self { store: Arc::new(store), job_store, weather, service, hand, changed, silent, _dir: dir }
+        Self { store: Arc::new(store), job_store, database_state, service, hand, changed, silent, _dir: dir }
     }
 
     /// Sets the function that decides the results of database operations.
-    pub(crate) fn weather(&self, decide: impl FnMut(DatabaseOperation) -> InjectedOutcome + Send + 'static) {
-        self.change_weather(Some(Box::new(decide)));
+    pub(crate) fn database_state(
+        &self,
+        decide: impl FnMut(DatabaseOperation) -> InjectedOutcome + Send + 'static,
+    ) {
+        self.change_database_state(Some(Box::new(decide)));
     }
 
     /// Returns the previous one.
-    pub(crate) fn change_weather(&self, weather: Weather) -> Weather {
-        std::mem::replace(&mut *locked(&self.weather), weather)
+    pub(crate) fn change_database_state(&self, database_state: DatabaseState) -> DatabaseState {
+        std::mem::replace(&mut *locked(&self.database_state), database_state)
     }
 
     /// This many of the next operations of this kind end like this; all others succeed.
@@ -124,7 +129,7 @@ impl World {
         kind: DatabaseOperation,
         outcome: fn() -> InjectedOutcome,
     ) {
-        self.weather(move |asked| {
+        self.database_state(move |asked| {
             let meant = count > 0 && asked == kind;
             count -= u32::from(meant);
             if meant { outcome() } else { InjectedOutcome::Done }
@@ -133,11 +138,11 @@ impl World {
 
     /// Nothing can be read or written.
     pub(crate) fn blackout(&self) {
-        self.weather(|_| InjectedOutcome::Failed);
+        self.database_state(|_| InjectedOutcome::Failed);
     }
 
-    pub(crate) fn fair_weather(&self) {
-        drop(self.change_weather(None));
+    pub(crate) fn database_available(&self) {
+        drop(self.change_database_state(None));
     }
 
     /// The next batch waits until the returned sender is dropped. Returns when there is one, after `and_do`.
@@ -145,7 +150,7 @@ impl World {
         let (release, word) = mpsc::channel();
         let (reached, is_there) = mpsc::channel();
         let mut word = Some(word);
-        self.weather(move |asked| match word.take_if(|_| asked == DatabaseOperation::Batch) {
+        self.database_state(move |asked| match word.take_if(|_| asked == DatabaseOperation::Batch) {
             Some(word) => {
                 reached.send(()).unwrap_or_default();
                 InjectedOutcome::Delayed(word)
@@ -153,7 +158,7 @@ impl World {
             None => InjectedOutcome::Done,
         });
         and_do();
-        is_there.recv_timeout(PATIENCE).expect("a batch");
+        is_there.recv_timeout(WAIT_TIMEOUT).expect("a batch");
         release
     }
 
@@ -186,12 +191,12 @@ impl World {
     }
 
     /// Creates a workflow; jobs are called `j` and their number.
-    pub(crate) fn create(&self, jobs: &[Planned]) -> WorkflowRow {
-        self.create_failing(jobs, &Failing::default())
+    pub(crate) fn create(&self, jobs: &[PlannedJob]) -> WorkflowRow {
+        self.create_failing(jobs, &FailureSettings::default())
     }
 
     /// The same with failure settings.
-    pub(crate) fn create_failing(&self, jobs: &[Planned], failing: &Failing) -> WorkflowRow {
+    pub(crate) fn create_failing(&self, jobs: &[PlannedJob], failing: &FailureSettings) -> WorkflowRow {
         let mut edges = DependencyEdgesBuilder::default();
         let names: Vec<String> = (0..jobs.len()).map(|number| format!("j{number}")).collect();
         let requirements: Vec<NewRequirements<'_>> = jobs
@@ -208,7 +213,7 @@ impl World {
             .zip(&names)
             .map(|(job, name)| {
                 let failure_handler = job.is_handled.then_some(0);
-                let Planned { labels, limit, elects, .. } = job;
+                let PlannedJob { labels, limit, elects, .. } = job;
                 let (limit, elects) = (*limit, *elects);
                 NewJobGroup {
                     name,
@@ -236,7 +241,7 @@ impl World {
             edges: &edges.finish(),
             ..NewWorkflow::default()
         };
-        let mut rows = ListedJobs::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| {
+        let mut rows = InMemoryJobSource::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| {
             NewJob {
                 name,
                 command: "true",
@@ -254,11 +259,11 @@ impl World {
     }
 
     /// Creates a workflow and starts it.
-    pub(crate) fn begin(&self, jobs: &[Planned]) -> WorkflowId {
-        self.begin_failing(jobs, &Failing::default())
+    pub(crate) fn begin(&self, jobs: &[PlannedJob]) -> WorkflowId {
+        self.begin_failing(jobs, &FailureSettings::default())
     }
 
-    pub(crate) fn begin_failing(&self, jobs: &[Planned], failing: &Failing) -> WorkflowId {
+    pub(crate) fn begin_failing(&self, jobs: &[PlannedJob], failing: &FailureSettings) -> WorkflowId {
         let row = self.create_failing(jobs, failing);
         ask(|reply| self.service.start_workflow(row.id, "me", reply)).unwrap();
         row.id
@@ -284,14 +289,14 @@ impl World {
 }
 
 /// Injected functions may panic if a test wants that.
-fn locked(weather: &Mutex<Weather>) -> MutexGuard<'_, Weather> {
-    weather.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(database_state: &Mutex<DatabaseState>) -> MutexGuard<'_, DatabaseState> {
+    database_state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start(
     store: &Arc<dyn Store>,
-    changed: &Changed,
-    silent: &Arc<Mutex<Vec<SilentWorker>>>,
+    changed: &ChangedWorkflows,
+    silent: &Arc<Mutex<Vec<UnreachableAllocationWorker>>>,
     shares_node_blame: bool,
 ) -> (SchedulerHandle, ManualClock) {
     let (clock, hand) = SchedulerClock::manual();
@@ -299,7 +304,7 @@ fn start(
     let on_change: OnWorkflowChange = Arc::new(move |workflow| changed.lock().unwrap().push(workflow));
     let on_change = Some(on_change);
     let silent = Arc::clone(silent);
-    let on_silent: OnSilentWorker = Arc::new(move |one| silent.lock().unwrap().push(one));
+    let on_silent: OnUnreachableAllocationWorker = Arc::new(move |one| silent.lock().unwrap().push(one));
     let on_silent = Some(on_silent);
     let options = SchedulerOptions {
         lease: LEASE,
@@ -314,7 +319,7 @@ fn start(
 
 /// Calls the service and waits for the reply.
 pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
-    later(call).recv_timeout(PATIENCE).expect("an answer")
+    later(call).recv_timeout(WAIT_TIMEOUT).expect("an answer")
 }
 
 /// Calls the service without waiting for the reply.
@@ -366,29 +371,30 @@ pub(crate) fn me() -> WorkerCaller {
 }
 
 /// A user whose workers accept the workflows that `may` permits.
-pub(crate) fn sponsor(user: &str, may: WorkflowPredicate) -> WorkerOwner {
+pub(crate) fn token_owner(user: &str, may: WorkflowPredicate) -> WorkerOwner {
     WorkerOwner { user: user.into(), sees_all: false, may_work_for: may }
 }
 
-pub(crate) fn introduce(world: &World, who: &WorkerRegistration) -> Result<RegistrationReply, CallError> {
+pub(crate) fn introduce(fixture: &Fixture, who: &WorkerRegistration) -> Result<RegistrationReply, CallError> {
     let may: WorkflowPredicate = Arc::new(|_| true);
-    ask(|reply| world.service.register_worker(who.clone(), sponsor("me", may), reply))
+    ask(|reply| fixture.service.register_worker(who.clone(), token_owner("me", may), reply))
 }
 
 impl Worker {
-    pub(crate) fn join(world: &World, who: WorkerRegistration) -> Self {
-        Self::join_as(world, who, "me")
+    pub(crate) fn join(fixture: &Fixture, who: WorkerRegistration) -> Self {
+        Self::join_as(fixture, who, "me")
     }
 
-    pub(crate) fn join_as(world: &World, who: WorkerRegistration, user: &str) -> Self {
+    pub(crate) fn join_as(fixture: &Fixture, who: WorkerRegistration, user: &str) -> Self {
         let may: WorkflowPredicate = Arc::new(|_| true);
-        let introduced = ask(|reply| world.service.register_worker(who.clone(), sponsor(user, may), reply));
+        let introduced =
+            ask(|reply| fixture.service.register_worker(who.clone(), token_owner(user, may), reply));
         let RegistrationReply { worker, secret, .. } = introduced.unwrap();
         Self { id: worker, secret, number: 0, held: Vec::new(), user: user.to_owned(), who }
     }
 
-    pub(crate) fn new(world: &World, cpus: u32) -> Self {
-        Self::join(world, someone(cpus))
+    pub(crate) fn new(fixture: &Fixture, cpus: u32) -> Self {
+        Self::join(fixture, someone(cpus))
     }
 
     /// Another caller acts for it from now on.
@@ -419,21 +425,21 @@ impl Worker {
     /// Sends an exchange and takes the reply.
     pub(crate) fn say(
         &mut self,
-        world: &World,
+        fixture: &Fixture,
         reports: Vec<AttemptReport>,
     ) -> Result<ExchangeReply, CallError> {
         let exchange = self.next(reports, Duration::ZERO);
-        self.send(world, exchange)
+        self.send(fixture, exchange)
     }
 
     pub(crate) fn send(
         &mut self,
-        world: &World,
+        fixture: &Fixture,
         exchange: WorkerExchange,
     ) -> Result<ExchangeReply, CallError> {
         let reports = exchange.reports.clone();
         let speaker = WorkerCaller::User(self.user.as_str().into());
-        let answer = ask(|reply| world.service.exchange(exchange, speaker, reply))?;
+        let answer = ask(|reply| fixture.service.exchange(exchange, speaker, reply))?;
         self.takes(&reports, &answer);
         Ok(answer)
     }
@@ -451,18 +457,18 @@ impl Worker {
     }
 
     /// Its last exchange.
-    pub(crate) fn leaves(&mut self, world: &World, reports: Vec<AttemptReport>) {
+    pub(crate) fn leaves(&mut self, fixture: &Fixture, reports: Vec<AttemptReport>) {
         let mut exchange = self.next(reports, Duration::ZERO);
         (exchange.draining, exchange.leaving) = (true, true);
-        self.send(world, exchange).unwrap();
+        self.send(fixture, exchange).unwrap();
     }
 
     /// Completes all its jobs, until there are no more.
-    pub(crate) fn work_off(&mut self, world: &World) {
+    pub(crate) fn work_off(&mut self, fixture: &Fixture) {
         loop {
             let ends = self.held.iter().map(|assignment| ended(assignment.key, 0)).collect::<Vec<_>>();
             let nothing = ends.is_empty();
-            self.say(world, ends).unwrap();
+            self.say(fixture, ends).unwrap();
             if nothing && self.held.is_empty() {
                 return;
             }
@@ -476,7 +482,7 @@ impl Worker {
     /// Registers again with the attempts that it claims to hold.
     pub(crate) fn comes_back(
         &self,
-        world: &World,
+        fixture: &Fixture,
         held: &[AttemptKey],
         actions: &[(i64, Attempt)],
     ) -> mpsc::Receiver<Result<RegistrationReply, CallError>> {
@@ -484,32 +490,32 @@ impl Worker {
         let before = WorkerReconnect { worker: self.id, secret: self.secret.clone(), held, actions };
         let who = WorkerRegistration { before: Some(before), ..self.who.clone() };
         let may: WorkflowPredicate = Arc::new(|_| true);
-        later(|reply| world.service.register_worker(who, sponsor("me", may), reply))
+        later(|reply| fixture.service.register_worker(who, token_owner("me", may), reply))
     }
 
     /// Returns with the attempts that it claims to hold. The result: those that it has lost.
-    pub(crate) fn come_back(&mut self, world: &World, held: &[AttemptKey]) -> Vec<AttemptKey> {
-        self.return_with(world, held, &[]).lost
+    pub(crate) fn come_back(&mut self, fixture: &Fixture, held: &[AttemptKey]) -> Vec<AttemptKey> {
+        self.return_with(fixture, held, &[]).lost
     }
 
     /// The same with actions that it claims to run. The result: those that it has lost.
     pub(crate) fn come_back_at(
         &mut self,
-        world: &World,
+        fixture: &Fixture,
         held: &[AttemptKey],
         actions: &[(i64, Attempt)],
     ) -> Vec<(i64, Attempt)> {
-        self.return_with(world, held, actions).lost_actions
+        self.return_with(fixture, held, actions).lost_actions
     }
 
     fn return_with(
         &mut self,
-        world: &World,
+        fixture: &Fixture,
         held: &[AttemptKey],
         actions: &[(i64, Attempt)],
     ) -> RegistrationReply {
         let welcome =
-            self.comes_back(world, held, actions).recv_timeout(PATIENCE).expect("an answer").unwrap();
+            self.comes_back(fixture, held, actions).recv_timeout(WAIT_TIMEOUT).expect("an answer").unwrap();
         (self.id, self.secret, self.number) = (welcome.worker, welcome.secret.clone(), 0);
         self.held
             .retain(|assignment| held.contains(&assignment.key) && !welcome.lost.contains(&assignment.key));

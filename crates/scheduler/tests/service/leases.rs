@@ -1,6 +1,6 @@
 //! Workers that die, are cut off, freeze, or return; and a server that does.
 
-use crate::kit::{LEASE, Worker, World, ask, code, ended, me, plain, started};
+use crate::kit::{Fixture, LEASE, Worker, ask, code, ended, me, plain, started};
 use std::time::Duration;
 use windlass_store::model::EventFilter;
 use windlass_types::JobStatus as S;
@@ -9,121 +9,121 @@ const BEYOND: Duration = Duration::from_secs(62);
 
 #[test]
 fn a_silent_worker_loses_its_jobs() {
-    let world = World::new();
-    let workflow = world.begin(&[plain()]);
-    let (mut dead, mut alive) = (Worker::new(&world, 1), Worker::new(&world, 1));
-    dead.say(&world, vec![]).unwrap();
+    let fixture = Fixture::new();
+    let workflow = fixture.begin(&[plain()]);
+    let (mut dead, mut alive) = (Worker::new(&fixture, 1), Worker::new(&fixture, 1));
+    dead.say(&fixture, vec![]).unwrap();
     let key = dead.held[0].key;
     for _ in 0..4 {
-        alive.say(&world, vec![]).unwrap();
-        world.pass(LEASE / 4);
+        alive.say(&fixture, vec![]).unwrap();
+        fixture.pass(LEASE / 4);
     }
-    alive.say(&world, vec![]).unwrap();
+    alive.say(&fixture, vec![]).unwrap();
     assert!(alive.held.is_empty(), "the lease has almost expired");
-    world.pass(Duration::from_secs(2));
-    alive.say(&world, vec![]).unwrap();
+    fixture.pass(Duration::from_secs(2));
+    alive.say(&fixture, vec![]).unwrap();
     let (job, attempt) = (alive.held[0].key.job, alive.held[0].key.attempt);
     assert_eq!((job, attempt.0), (key.job, 2), "a job that may have run gets a new attempt");
-    alive.work_off(&world);
-    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, -128), ("j0".to_owned(), 2, 0)]);
+    alive.work_off(&fixture);
+    assert_eq!(fixture.results(workflow), [("j0".to_owned(), 1, -128), ("j0".to_owned(), 2, 0)]);
     // The lost worker was only cut off, and returns.
-    let refused = dead.say(&world, vec![ended(key, 0)]).unwrap_err();
+    let refused = dead.say(&fixture, vec![ended(key, 0)]).unwrap_err();
     assert_eq!(code(&refused), "unknown_worker");
-    world.service.check_time();
+    fixture.service.check_time();
     let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
-    assert_eq!(world.store.events(Some(workflow), &filter).unwrap().len(), 1);
+    assert_eq!(fixture.store.events(Some(workflow), &filter).unwrap().len(), 1);
     let old = dead.id;
-    assert_eq!(dead.come_back(&world, &[key]), [key], "it is lost");
+    assert_eq!(dead.come_back(&fixture, &[key]), [key], "it is lost");
     assert_ne!(dead.id, old);
 }
 
 #[test]
 fn unsent_claims_of_a_dead_worker_keep_their_attempt() {
-    let world = World::new();
-    let mut worker = Worker::new(&world, 1);
+    let fixture = Fixture::new();
+    let mut worker = Worker::new(&fixture, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
-    let waiting = crate::kit::later(|reply| world.service.exchange(exchange, me(), reply));
-    let workflow = world.begin(&[plain()]);
+    let waiting = crate::kit::later(|reply| fixture.service.exchange(exchange, me(), reply));
+    let workflow = fixture.begin(&[plain()]);
     drop(waiting.recv().unwrap());
-    world.pass(BEYOND);
-    assert_eq!(world.statuses(workflow), [S::Ready]);
-    assert_eq!(world.results(workflow).len(), 1, "it was sent, so it may have started");
+    fixture.pass(BEYOND);
+    assert_eq!(fixture.statuses(workflow), [S::Ready]);
+    assert_eq!(fixture.results(workflow).len(), 1, "it was sent, so it may have started");
 }
 
 #[test]
 fn a_stall_of_the_server_extends_leases() {
-    let world = World::new();
-    let workflow = world.begin(&[plain()]);
-    let mut worker = Worker::new(&world, 1);
-    worker.say(&world, vec![]).unwrap();
-    world.service.check_time();
-    world.hand.advance(LEASE * 10);
-    world.service.check_time();
-    assert_eq!(world.service.metrics().workers, 1);
+    let fixture = Fixture::new();
+    let workflow = fixture.begin(&[plain()]);
+    let mut worker = Worker::new(&fixture, 1);
+    worker.say(&fixture, vec![]).unwrap();
+    fixture.service.check_time();
+    fixture.hand.advance(LEASE * 10);
+    fixture.service.check_time();
+    assert_eq!(fixture.service.metrics().workers, 1);
     let key = worker.held[0].key;
-    assert!(worker.say(&world, vec![ended(key, 0)]).unwrap().stale.is_empty());
-    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
+    assert!(worker.say(&fixture, vec![ended(key, 0)]).unwrap().stale.is_empty());
+    assert_eq!(fixture.results(workflow), [("j0".to_owned(), 1, 0)]);
 }
 
 #[test]
 fn a_restarted_server_leaves_workers_their_jobs() {
-    let mut world = World::new();
-    let workflow = world.begin(&[plain(), plain(), plain()]);
-    let mut worker = Worker::new(&world, 2);
-    worker.say(&world, vec![]).unwrap();
+    let mut fixture = Fixture::new();
+    let workflow = fixture.begin(&[plain(), plain(), plain()]);
+    let mut worker = Worker::new(&fixture, 2);
+    worker.say(&fixture, vec![]).unwrap();
     let keys = worker.keys();
-    worker.say(&world, vec![started(keys[0])]).unwrap();
-    world.restart();
-    let refused = worker.say(&world, vec![ended(keys[0], 0)]).unwrap_err();
+    worker.say(&fixture, vec![started(keys[0])]).unwrap();
+    fixture.restart();
+    let refused = worker.say(&fixture, vec![ended(keys[0], 0)]).unwrap_err();
     assert_eq!(code(&refused), "unknown_worker", "it has to register again");
     let id = worker.id;
-    assert!(worker.come_back(&world, &keys[..1]).is_empty());
+    assert!(worker.come_back(&fixture, &keys[..1]).is_empty());
     assert_eq!(worker.id, id);
-    world.service.check_time();
-    assert_eq!(world.statuses(workflow), [S::Running, S::Ready, S::Ready], "the other was never started");
-    let answer = worker.say(&world, vec![ended(keys[0], 0)]).unwrap();
+    fixture.service.check_time();
+    assert_eq!(fixture.statuses(workflow), [S::Running, S::Ready, S::Ready], "the other was never started");
+    let answer = worker.say(&fixture, vec![ended(keys[0], 0)]).unwrap();
     assert!(answer.stale.is_empty());
-    worker.work_off(&world);
+    worker.work_off(&fixture);
     let expected: Vec<_> = (0..3).map(|n| (format!("j{n}"), 1, 0)).collect();
-    assert_eq!(world.results(workflow), expected, "nothing ran twice");
+    assert_eq!(fixture.results(workflow), expected, "nothing ran twice");
 }
 
 #[test]
 fn after_a_restart_every_worker_has_one_full_lease() {
-    let mut world = World::new();
-    let workflow = world.begin(&[plain()]);
-    let mut worker = Worker::new(&world, 1);
-    worker.say(&world, vec![]).unwrap();
-    world.restart();
-    world.pass(LEASE);
-    assert_eq!(world.statuses(workflow), [S::Pending]);
-    world.pass(Duration::from_secs(4));
-    assert_eq!(world.statuses(workflow), [S::Ready]);
-    assert!(world.store.active_workers(None).unwrap().is_empty());
+    let mut fixture = Fixture::new();
+    let workflow = fixture.begin(&[plain()]);
+    let mut worker = Worker::new(&fixture, 1);
+    worker.say(&fixture, vec![]).unwrap();
+    fixture.restart();
+    fixture.pass(LEASE);
+    assert_eq!(fixture.statuses(workflow), [S::Pending]);
+    fixture.pass(Duration::from_secs(4));
+    assert_eq!(fixture.statuses(workflow), [S::Ready]);
+    assert!(fixture.store.active_workers(None).unwrap().is_empty());
 }
 
 #[test]
 fn workers_declared_dead_are_not_waited_for() {
-    let world = World::new();
-    let workflow = world.begin(&[plain()]);
-    let mut worker = Worker::new(&world, 1);
-    worker.say(&world, vec![]).unwrap();
-    ask(|reply| world.service.retire_worker(worker.id, "me", reply)).unwrap();
-    assert_eq!(world.statuses(workflow), [S::Ready]);
-    assert_eq!(world.service.metrics().orphaned_attempts, 1);
+    let fixture = Fixture::new();
+    let workflow = fixture.begin(&[plain()]);
+    let mut worker = Worker::new(&fixture, 1);
+    worker.say(&fixture, vec![]).unwrap();
+    ask(|reply| fixture.service.retire_worker(worker.id, "me", reply)).unwrap();
+    assert_eq!(fixture.statuses(workflow), [S::Ready]);
+    assert_eq!(fixture.service.metrics().orphaned_attempts, 1);
 }
 
 #[test]
 fn the_results_of_a_worker_that_died_with_its_server_are_not_lost() {
-    let mut world = World::new();
-    let workflow = world.begin(&[plain()]);
-    let mut worker = Worker::new(&world, 1);
-    worker.say(&world, vec![]).unwrap();
+    let mut fixture = Fixture::new();
+    let workflow = fixture.begin(&[plain()]);
+    let mut worker = Worker::new(&fixture, 1);
+    worker.say(&fixture, vec![]).unwrap();
     let key = worker.held[0].key;
-    world.restart();
+    fixture.restart();
     // Another process on that host found its journal, and acts for it.
-    assert!(worker.come_back(&world, &[key]).is_empty());
-    worker.say(&world, vec![ended(key, 0)]).unwrap();
-    world.service.check_time();
-    assert_eq!(world.statuses(workflow), [S::Completed]);
+    assert!(worker.come_back(&fixture, &[key]).is_empty());
+    worker.say(&fixture, vec![ended(key, 0)]).unwrap();
+    fixture.service.check_time();
+    assert_eq!(fixture.statuses(workflow), [S::Completed]);
 }

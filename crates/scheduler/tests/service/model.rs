@@ -2,7 +2,8 @@
 //! and resets, with a database that sometimes fails; and the invariants.
 
 use crate::kit::{
-    Failing, LEASE, Planned, Worker, World, after, code, ended, handled, later, me, plain, started,
+    FailureSettings, Fixture, LEASE, PlannedJob, Worker, after, code, ended, handled, later, me, plain,
+    started,
 };
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -72,7 +73,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 impl Kind {
-    fn befalls(self, asked: DatabaseOperation) -> bool {
+    fn affects(self, asked: DatabaseOperation) -> bool {
         match self {
             Self::Reads => asked == DatabaseOperation::Read,
             Self::Writes => asked == DatabaseOperation::Write,
@@ -87,7 +88,7 @@ impl Kind {
 }
 
 /// One code is retried at once, after a script; another one later; a third one never.
-fn failing() -> Failing {
+fn failing() -> FailureSettings {
     let at_once = FailureRule {
         exit_codes: vec![1],
         recovery_script: Some("fix".into()),
@@ -100,11 +101,11 @@ fn failing() -> Failing {
         max_retries: 2,
         ..FailureRule::default()
     };
-    Failing { rules: vec![at_once, later], ..Failing::default() }
+    FailureSettings { rules: vec![at_once, later], ..FailureSettings::default() }
 }
 
 struct Model {
-    world: World,
+    fixture: Fixture,
     workflows: Vec<WorkflowId>,
     workers: Vec<Worker>,
     /// The unreported attempts that living workers hold, by holder.
@@ -114,16 +115,16 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        let world = World::new();
+        let fixture = Fixture::new();
         let graph = [plain(), plain(), after(&[0]), after(&[0, 1]), plain(), after(&[2, 3])];
         let handled_graph =
-            [handled(), handled(), Planned { is_handled: true, ..after(&[0]) }, after(&[1, 2])];
+            [handled(), handled(), PlannedJob { is_handled: true, ..after(&[0]) }, after(&[1, 2])];
         let workflows = vec![
-            world.begin(&graph),
-            world.begin(&vec![plain(); 5]),
-            world.begin_failing(&handled_graph, &failing()),
+            fixture.begin(&graph),
+            fixture.begin(&vec![plain(); 5]),
+            fixture.begin_failing(&handled_graph, &failing()),
         ];
-        Self { world, workflows, workers: Vec::new(), live: HashMap::new(), edits: 0 }
+        Self { fixture, workflows, workers: Vec::new(), live: HashMap::new(), edits: 0 }
     }
 
     fn pick(&self, index: usize) -> Option<usize> {
@@ -134,9 +135,9 @@ impl Model {
         match *step {
             Step::Introduce if self.workers.len() < 4 => {
                 // A worker that is not registered tries until it is.
-                self.world.fair_weather();
+                self.fixture.database_available();
                 let cpus = 1 + self.workers.len() as u32 % 2;
-                self.workers.push(Worker::new(&self.world, cpus));
+                self.workers.push(Worker::new(&self.fixture, cpus));
             }
             Step::Introduce => {}
             Step::Exchange(index, how) => self.exchange(index, how, false),
@@ -144,16 +145,16 @@ impl Model {
             Step::CutOff(index) => self.cut_off(index, false),
             Step::Die(index) => self.cut_off(index, true),
             Step::Restart => {
-                self.world.fair_weather();
-                self.world.restart();
+                self.fixture.database_available();
+                self.fixture.restart();
             }
             Step::Freeze => {
-                self.world.hand.advance(LEASE * 3);
-                self.world.service.check_time();
+                self.fixture.hand.advance(LEASE * 3);
+                self.fixture.service.check_time();
             }
             Step::Trouble(kind, mut count) => {
-                self.world.weather(move |asked| {
-                    let meant = count > 0 && kind.befalls(asked);
+                self.fixture.database_state(move |asked| {
+                    let meant = count > 0 && kind.affects(asked);
                     count -= u32::from(meant);
                     if meant { kind.outcome() } else { InjectedOutcome::Done }
                 });
@@ -163,7 +164,7 @@ impl Model {
             Step::Retry(which, busy) => self.retry(which, busy),
             Step::Reset(which) => self.reset(which),
         }
-        self.world.fair_weather();
+        self.fixture.database_available();
         self.call_the_roll();
         self.check();
     }
@@ -182,12 +183,12 @@ impl Model {
         let exchange = worker.next(reports.clone(), Duration::ZERO);
         if answer_is_lost {
             // It may have reached the server; the worker does not know, and repeats it.
-            drop(later(|reply| self.world.service.exchange(exchange.clone(), me(), reply)));
+            drop(later(|reply| self.fixture.service.exchange(exchange.clone(), me(), reply)));
             if how.is_multiple_of(2) {
-                self.world.service.cancel_exchange(worker.id, worker.number, worker.secret.clone());
+                self.fixture.service.cancel_exchange(worker.id, worker.number, worker.secret.clone());
             }
         }
-        match insist(&self.world, &exchange) {
+        match insist(&self.fixture, &exchange) {
             Ok(answer) => {
                 worker.takes(&reports, &answer);
                 self.note(index, &reports, &answer);
@@ -220,13 +221,13 @@ impl Model {
         busy: bool,
         call: impl FnOnce(&SchedulerHandle, CallReply<T>),
     ) -> Result<T, CallError> {
-        let answer = later(|reply| call(&self.world.service, reply));
+        let answer = later(|reply| call(&self.fixture.service, reply));
         if busy {
             for index in 0..self.workers.len() {
                 self.exchange(index, 1, false);
             }
         }
-        self.world.in_time(&answer)
+        self.fixture.in_time(&answer)
     }
 
     fn edit(&mut self, which: usize, busy: bool) {
@@ -247,7 +248,7 @@ impl Model {
 
     fn retry(&mut self, which: usize, busy: bool) {
         let workflow = self.workflows[which % self.workflows.len()];
-        let rows = self.world.store.jobs(workflow, &JobFilter::default()).unwrap();
+        let rows = self.fixture.store.jobs(workflow, &JobFilter::default()).unwrap();
         let Some(failed) = rows.iter().find(|row| row.status == S::Failed).map(|row| row.id) else { return };
         let outcome = self.ask_for(busy, |service, reply| {
             service.retry_job(failed, RunId(1), u32::MAX, "me", reply);
@@ -275,17 +276,17 @@ impl Model {
                 Err(refused) if code(&refused) == "workflow_active" => return,
                 Err(refused) => assert_eq!(code(&refused), "unavailable"),
             }
-            self.world.fair_weather();
+            self.fixture.database_available();
         }
         panic!("it is never done");
     }
 
     /// The server was restarted, or considered the worker lost.
     fn come_back(&mut self, index: usize) {
-        self.world.fair_weather();
+        self.fixture.database_available();
         let worker = &mut self.workers[index];
         let (held, old) = (worker.keys(), worker.id);
-        let lost = worker.come_back(&self.world, &held);
+        let lost = worker.come_back(&self.fixture, &held);
         for key in lost {
             if self.live.get(&key.job).is_some_and(|(holder, _)| *holder == old) {
                 self.live.remove(&key.job);
@@ -300,17 +301,17 @@ impl Model {
     /// the leases of the others must not expire with it.
     fn cut_off(&mut self, index: usize, dies: bool) {
         let Some(index) = self.pick(index) else { return };
-        let trouble = self.world.change_weather(None);
+        let trouble = self.fixture.change_database_state(None);
         // Its last call: its lease expires after the last calls of the others.
         self.exchange(index, 0, false);
         let id = self.workers[index].id;
         for _ in 0..3 {
             self.hear_all_but(index);
-            self.world.pass(LEASE / 3);
+            self.fixture.pass(LEASE / 3);
         }
         self.hear_all_but(index);
-        self.world.change_weather(trouble);
-        self.world.pass(LEASE / 3);
+        self.fixture.change_database_state(trouble);
+        self.fixture.pass(LEASE / 3);
         // By now it has stopped its jobs, because its lease expired.
         self.live.retain(|_, (holder, _)| *holder != id);
         if dies {
@@ -326,7 +327,7 @@ impl Model {
 
     fn check(&self) {
         for &workflow in &self.workflows {
-            let results = self.world.store.results(workflow, &ResultFilter::default()).unwrap();
+            let results = self.fixture.store.results(workflow, &ResultFilter::default()).unwrap();
             let mut completed: Vec<JobId> =
                 results.iter().filter(|row| row.status == S::Completed).map(|row| row.key.job_id).collect();
             let count = completed.len();
@@ -342,7 +343,7 @@ impl Model {
 
     /// The attempt of a job is never behind its results, and rules grant only what they allow.
     fn check_attempts(&self, workflow: WorkflowId, results: &[ResultRow]) {
-        for job in self.world.store.jobs(workflow, &JobFilter::default()).unwrap() {
+        for job in self.fixture.store.jobs(workflow, &JobFilter::default()).unwrap() {
             let mine = results.iter().filter(|row| row.key.job_id == job.id);
             let newest = mine.clone().map(|row| row.key.attempt_id).max();
             assert!(newest.is_none_or(|newest| newest <= job.attempt_id), "attempts only rise: {job:?}");
@@ -354,27 +355,27 @@ impl Model {
 
     /// All workers complete their jobs; all workflows end, and no job stays held.
     fn finish(mut self) {
-        self.world.fair_weather();
-        self.workers.push(Worker::new(&self.world, 2));
+        self.fixture.database_available();
+        self.workers.push(Worker::new(&self.fixture, 2));
         for _ in 0..200 {
             for index in 0..self.workers.len() {
                 self.exchange(index, 1, false);
             }
-            if self.workflows.iter().all(|id| self.world.row(*id).ended_at.is_some()) {
+            if self.workflows.iter().all(|id| self.fixture.row(*id).ended_at.is_some()) {
                 break;
             }
-            self.world.pass(LEASE / 4);
+            self.fixture.pass(LEASE / 4);
         }
         for &workflow in &self.workflows {
-            assert!(self.world.store.held_jobs(workflow).unwrap().is_empty());
-            let statuses = self.world.statuses(workflow);
+            assert!(self.fixture.store.held_jobs(workflow).unwrap().is_empty());
+            let statuses = self.fixture.statuses(workflow);
             assert!(
                 statuses
                     .iter()
                     .all(|status| *status == S::Completed || *status == S::Failed || *status == S::Canceled),
                 "{statuses:?}"
             );
-            let results = self.world.store.results(workflow, &ResultFilter::default()).unwrap();
+            let results = self.fixture.store.results(workflow, &ResultFilter::default()).unwrap();
             let completed = results.iter().filter(|row| row.status == S::Completed).count();
             let done = statuses.iter().filter(|status| **status == S::Completed).count();
             assert_eq!(completed, done, "completed exactly once");
@@ -383,11 +384,11 @@ impl Model {
 }
 
 /// Repeats it until it is accepted.
-fn insist(world: &World, exchange: &WorkerExchange) -> Result<ExchangeReply, CallError> {
+fn insist(fixture: &Fixture, exchange: &WorkerExchange) -> Result<ExchangeReply, CallError> {
     for round in 0..10 {
-        let answer = later(|reply| world.service.exchange(exchange.clone(), me(), reply));
-        match world.in_time(&answer) {
-            Err(CallError::Unavailable { .. }) if round == 0 => world.fair_weather(),
+        let answer = later(|reply| fixture.service.exchange(exchange.clone(), me(), reply));
+        match fixture.in_time(&answer) {
+            Err(CallError::Unavailable { .. }) if round == 0 => fixture.database_available(),
             Err(CallError::Unavailable { .. }) => {}
             answer => return answer,
         }

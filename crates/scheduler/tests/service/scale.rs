@@ -1,20 +1,20 @@
 //! The cost of a job does not depend on the number of jobs: counted, not timed.
 
-use crate::kit::{Worker, World, ended, plain};
+use crate::kit::{Fixture, Worker, ended, plain};
 
 /// The number of commits for `rounds` exchanges, with `jobs` ready at the start.
 fn commits(jobs: usize, rounds: usize) -> (u64, u64) {
-    let world = World::new();
-    world.begin(&vec![plain(); jobs]);
-    let mut worker = Worker::new(&world, 4);
-    worker.say(&world, vec![]).unwrap();
-    let before = world.service.metrics();
+    let fixture = Fixture::new();
+    fixture.begin(&vec![plain(); jobs]);
+    let mut worker = Worker::new(&fixture, 4);
+    worker.say(&fixture, vec![]).unwrap();
+    let before = fixture.service.metrics();
     for _ in 0..rounds {
         let ends = worker.keys().into_iter().map(|key| ended(key, 0)).collect();
-        worker.say(&world, ends).unwrap();
+        worker.say(&fixture, ends).unwrap();
         assert_eq!(worker.held.len(), 4);
     }
-    let after = world.service.metrics();
+    let after = fixture.service.metrics();
     (after.commits - before.commits, after.ended_attempts.total() - before.ended_attempts.total())
 }
 

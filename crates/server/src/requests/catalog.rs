@@ -4,7 +4,7 @@ use super::{RequestActor, page_length};
 use crate::error::{ApiError, ApiResult};
 use windlass_api::requests::{DatasetBlockList, DatasetFileList, DatasetList, ImportFiles, ImportResponse};
 use windlass_core::catalog_checks;
-use windlass_store::{AddedFiles, DatasetWriter, StoreDatabase};
+use windlass_store::{AddedFiles, DatasetEditor, StoreDatabase};
 use windlass_types::Timestamp;
 use windlass_types::catalog::DatasetSummary;
 
@@ -50,9 +50,9 @@ pub fn import_files(
 }
 
 /// Datasets without a known owner may be changed only by operators.
-fn dataset_writer(actor: RequestActor<'_>) -> DatasetWriter<'_> {
+fn dataset_writer(actor: RequestActor<'_>) -> DatasetEditor<'_> {
     const NO_USER: &str = "";
-    DatasetWriter { user: actor.name, may_change_others: (actor.authorize)(NO_USER).is_ok() }
+    DatasetEditor { user: actor.name, may_change_others: (actor.authorize)(NO_USER).is_ok() }
 }
 
 /// Removes a dataset from the catalog; its files are not deleted.

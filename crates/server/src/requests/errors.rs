@@ -9,8 +9,8 @@ use windlass_api::requests::{
     ReleaseRequest, RequestErrors,
 };
 use windlass_core::adaptive::MemoryWindow;
-use windlass_core::requests::failures::{self, ErrorReport, FailureRemedy, FailureTally, KindErrors};
-use windlass_core::requests::rows::{RequestProcess, RequestRow};
+use windlass_core::requests::failures::{self, ErrorReport, FailureRemedy, FailureTally, SimilarErrors};
+use windlass_core::requests::rows::{RequestProgress, RequestRow};
 use windlass_store::StoreDatabase;
 use windlass_store::model::{RequestRunFilter, SiteBanFilter};
 use windlass_types::Timestamp;
@@ -65,7 +65,7 @@ pub fn get_request_errors(
 
 fn load_tallies(
     db: &dyn StoreDatabase,
-    process: &RequestProcess,
+    process: &RequestProgress,
     all: bool,
 ) -> ApiResult<Vec<(String, FailureTally)>> {
     let mut tallies = db.list_failure_tallies(&process.uuid)?;
@@ -139,7 +139,7 @@ fn suggest_release_after_bans(
 fn plan_suggestion(
     row: &RequestRow,
     report: &ErrorReport,
-    kind: &KindErrors,
+    kind: &SimilarErrors,
     banned: &BTreeSet<String>,
     memory: MemoryWindow,
 ) -> RecoverySuggestion {
@@ -214,7 +214,7 @@ fn api_file_errors(one: failures::FileErrors) -> ErrorsOfFile {
     ErrorsOfFile { lfn: one.lfn, attempts: one.attempts, sites: one.sites, work_units: one.units }
 }
 
-fn api_signature_errors(one: KindErrors) -> ErrorsOfSignature {
+fn api_signature_errors(one: SimilarErrors) -> ErrorsOfSignature {
     ErrorsOfSignature {
         category: one.category,
         exit_code: one.exit_code,

@@ -1,10 +1,10 @@
 //! Checks of production steps that are given beside a document or later.
 
 use crate::error::FieldError;
-use windlass_types::requests::ProductionStep;
+use windlass_types::requests::PriorityStep;
 
 /// Returns all errors.
-pub(super) fn check_production_steps(steps: &[ProductionStep], urgent: bool) -> Vec<FieldError> {
+pub(super) fn check_production_steps(steps: &[PriorityStep], urgent: bool) -> Vec<FieldError> {
     let mut faults = Vec::new();
     let mut fault = |field: String, reason: String| faults.push(FieldError { field, reason, remedy: None });
     if urgent && !steps.is_empty() {
@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn production_steps_must_rise_and_priorities_fall() {
-        let step = |fraction, priority| ProductionStep { fraction, priority };
+        let step = |fraction, priority| PriorityStep { fraction, priority };
         // steps, urgent → fields with errors
-        let table: &[(&[ProductionStep], bool, &[&str])] = &[
+        let table: &[(&[PriorityStep], bool, &[&str])] = &[
             (&[], true, &[]),
             (&[step(0.1, 80), step(0.5, 50)], false, &[]),
             (&[step(0.1, 80)], true, &["production_steps"]),

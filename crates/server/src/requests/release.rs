@@ -313,7 +313,7 @@ fn plan_release(
             reason: given.to_owned(),
             failure_data: Value::Null,
             by: actor.name.to_owned(),
-            expires_at: now.after(duration),
+            expires_at: now.plus(duration),
         };
         changes.push(RequestChange::Alert(Box::new(sites::ban_alert(&ban))));
         changes.push(RequestChange::Ban(Box::new(ban)));

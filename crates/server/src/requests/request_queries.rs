@@ -6,8 +6,8 @@ use windlass_api::requests::{
     FullRequest, PendingCommandResponse, RequestList, RequestRecoveryState, RequestSummary, RequestVersion,
     RequestVersionList, RequestWorkflowRef, StatusTransitionResponse,
 };
-use windlass_core::requests::rows::{self, OutputStepState, RequestProcess, RequestRow, RunRow};
-use windlass_core::requests::uuids;
+use windlass_core::requests::derived_uuids;
+use windlass_core::requests::rows::{self, OutputStepState, RequestProgress, RequestRow, RunRow};
 use windlass_core::requests::versions::{self, OutputState};
 use windlass_store::StoreDatabase;
 use windlass_store::model::{OutputStepFilter, RequestFilter, RequestRunFilter, SiteBanFilter};
@@ -62,7 +62,7 @@ pub fn get_request(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiRes
 fn load_recovery_state(
     db: &dyn StoreDatabase,
     row: &RequestRow,
-    process: Option<&RequestProcess>,
+    process: Option<&RequestProgress>,
     now: Timestamp,
 ) -> ApiResult<RequestRecoveryState> {
     let mut state = RequestRecoveryState {
@@ -139,9 +139,9 @@ fn api_pending_command(wanted: rows::RequestCommand) -> PendingCommandResponse {
 }
 
 /// The UUID of the workflow is known before the workflow exists.
-pub(crate) fn workflow_ref(row: &RequestRow, process: Option<&RequestProcess>) -> RequestWorkflowRef {
+pub(crate) fn workflow_ref(row: &RequestRow, process: Option<&RequestProgress>) -> RequestWorkflowRef {
     let known = process.map(|process| process.uuid.clone());
-    let id = known.unwrap_or_else(|| uuids::process_uuid(&row.request.request_name, row.created_at));
+    let id = known.unwrap_or_else(|| derived_uuids::process_uuid(&row.request.request_name, row.created_at));
     RequestWorkflowRef { id, status: workflow_status(row.status).to_owned() }
 }
 

@@ -219,7 +219,7 @@ pub fn ban_site(
         reason: new.reason.clone(),
         failure_data: Value::Null,
         by: actor.name.to_owned(),
-        expires_at: now.after(duration),
+        expires_at: now.plus(duration),
     };
     db.add_ban(&ban, now)?;
     db.add_alert(&ban_alert(&ban), now)?;

@@ -9,7 +9,7 @@ use windlass_core::requests::document::{self, DocumentContext, DocumentProblem};
 use windlass_core::requests::rows::RequestRow;
 use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::Timestamp;
-use windlass_types::requests::{ProductionStep, Request, RequestStatus};
+use windlass_types::requests::{PriorityStep, Request, RequestStatus};
 
 /// A request, and whether it was created by this call.
 pub fn submit(
@@ -81,7 +81,7 @@ pub fn parse_request(
 }
 
 /// Combines a ReqMgr2 document, which has no production steps, with the given ones.
-fn split_production_steps(body: &Value) -> ApiResult<(Value, Option<Vec<ProductionStep>>)> {
+fn split_production_steps(body: &Value) -> ApiResult<(Value, Option<Vec<PriorityStep>>)> {
     let is_own = body.get("request_name").is_some();
     let Some(beside) = body.get("production_steps").filter(|_| !is_own) else {
         return Ok((body.clone(), None));

@@ -12,9 +12,9 @@ use windlass_api::requests::{
 use windlass_core::adaptive::RequestMeasurements;
 use windlass_core::requests::RequestView;
 use windlass_core::requests::rows::{
-    BackendRunRef, BlockRow, OutputStep, OutputStepKind, OutputStepState, RequestProcess, RequestRow, RunRow,
+    BackendRunRef, BlockRow, OutputStep, OutputStepKind, OutputStepState, RequestProgress, RequestRow, RunRow,
 };
-use windlass_requests::experience;
+use windlass_requests::round_measurements;
 use windlass_store::StoreDatabase;
 use windlass_store::model::{OutputStepFilter, RequestFilter, RequestRunFilter};
 use windlass_types::Timestamp;
@@ -23,7 +23,7 @@ use windlass_types::requests::{RequestRunStatus, RequestStatus, WorkUnitName};
 /// Minimum number of completed nodes for an estimate.
 const MIN_NODES_FOR_ESTIMATE: u64 = 3;
 
-fn load_process(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<RequestProcess> {
+fn load_process(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<RequestProgress> {
     db.process_by_uuid(uuid)?.ok_or_else(|| ApiError::not_found(format_args!("workflow {uuid}")))
 }
 
@@ -121,7 +121,7 @@ pub fn get_request_status(
 fn build_workflow_status(
     db: &dyn StoreDatabase,
     row: RequestRow,
-    process: Option<RequestProcess>,
+    process: Option<RequestProgress>,
     now: Timestamp,
 ) -> ApiResult<RequestWorkflowStatus> {
     let (mut run, mut blocks, mut steps) = (None, Vec::new(), Vec::new());
@@ -163,7 +163,9 @@ fn build_workflow_status(
 pub fn get_request_metrics(db: &dyn StoreDatabase, name: &str) -> ApiResult<RequestMetrics> {
     let row = load_request(db, name)?;
     let known = match db.process(name)? {
-        Some(process) => experience::current_experience(&process, load_runs(db, &process.uuid)?.last()),
+        Some(process) => {
+            round_measurements::current_experience(&process, load_runs(db, &process.uuid)?.last())
+        }
         None => RequestMeasurements::default(),
     };
     let rounds: Result<Vec<Value>, _> = known.rounds.iter().map(serde_json::to_value).collect();
@@ -264,5 +266,5 @@ fn estimate_completion(run: &RunRow, begun_with: u64, now: Timestamp) -> Option<
         return None;
     }
     let seconds = now.since(begun).as_secs_f64() / done as f64 * left as f64;
-    (seconds < 1e9).then(|| now.after(Duration::from_secs_f64(seconds)))
+    (seconds < 1e9).then(|| now.plus(Duration::from_secs_f64(seconds)))
 }

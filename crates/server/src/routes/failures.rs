@@ -13,8 +13,8 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_api::failures::{
-    DecisionList, FailureCommandResponses, FailureCommandsBody, FailureGroupList, FailureList, RevisionList,
-    SettleDecision,
+    DecisionList, FailureCommandResponses, FailureCommandsBody, FailureGroupList, FailureList,
+    ProposalReview, RevisionList,
 };
 use windlass_auth::AuthOperation;
 use windlass_core::job_explanation::WorkerAvailability;
@@ -172,14 +172,14 @@ async fn list_decisions(
 
 /// Approve or decline an agent's proposal
 #[utoipa::path(post, path = "/workflows/{id}/decisions/{decision_id}", tag = "failures",
-    operation_id = "settle_decision", params(("id" = i64, Path,), ("decision_id" = i64, Path,)), request_body = SettleDecision,
+    operation_id = "settle_decision", params(("id" = i64, Path,), ("decision_id" = i64, Path,)), request_body = ProposalReview,
     responses((status = 200, description = "The result", body = FailureCommandResponses),
     (status = 404, description = "Workflow not found, or the decision does not wait for approval")))]
 async fn settle_decision(
     State(state): State<AppState>,
     caller: Caller,
     Path((id, decision)): Path<(i64, i64)>,
-    Json(SettleDecision { approved }): Json<SettleDecision>,
+    Json(ProposalReview { approved }): Json<ProposalReview>,
 ) -> ApiResult<Json<FailureCommandResponses>> {
     let id = caller.authorize_workflow(&state, AuthOperation::ChangeWorkflow, WorkflowId(id)).await?.id;
     let proposed = Some(DecisionState::Proposed);
@@ -268,7 +268,7 @@ pub(super) async fn perform_commands_within_limits(
         }
         _ => EligibleWorkers::default(),
     };
-    let carry_out = move |store: &dyn Store| {
+    let apply_batch = move |store: &dyn Store| {
         let store = store.acting_as(&by);
         match wanted {
             PendingCommand::Orders(orders) => CapacityCheckedCommands::new(&*store, id, orders, &room)?
@@ -276,7 +276,7 @@ pub(super) async fn perform_commands_within_limits(
             other => store.apply_triage_command(id, &other, now),
         }
     };
-    let work = move |store: &dyn Store| Ok(carry_out(store));
+    let work = move |store: &dyn Store| Ok(apply_batch(store));
     call_service(|reply| {
         state.service.run_exclusive(id, ExclusiveRequirement::NoneRequired, Box::new(work), reply);
     })

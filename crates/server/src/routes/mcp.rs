@@ -59,10 +59,10 @@ async fn handle_mcp(State(state): State<AppState>, caller: Caller, request: Requ
 }
 
 fn agent_session(state: &AppState, caller: &Caller, rights: AgentPermission) -> AgentSession {
-    let seat = CallerBackend { state: state.clone(), caller: caller.clone(), runtime: Handle::current() };
+    let backend = CallerBackend { state: state.clone(), caller: caller.clone(), runtime: Handle::current() };
     AgentSession {
-        store: Arc::new(RpcStore::new(seat.clone())),
-        actions: Arc::new(seat),
+        store: Arc::new(RpcStore::new(backend.clone())),
+        actions: Arc::new(backend),
         masking: state.authenticator.masking(),
         agent: format!("agent of {}", caller.user()),
         known_as: None,
@@ -101,7 +101,7 @@ fn remote_store_error(refused: ApiError) -> RemoteError {
         404 | 410 => ErrorCategory::Missing,
         401 | 403 => ErrorCategory::Forbidden,
         400 | 413 | 422 => ErrorCategory::Wrong,
-        429 | 502..=504 => ErrorCategory::Surroundings,
+        429 | 502..=504 => ErrorCategory::Unavailable,
         500.. => ErrorCategory::Internal,
         _ => ErrorCategory::Refused,
     };

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{AuthOperation, ObjectRelation};
-use windlass_core::node_quarantine::NodeStanding;
+use windlass_core::node_quarantine::NodeEligibility;
 use windlass_scheduler::service::ConnectedWorker;
 use windlass_store::model::NodeQuarantineRow;
 use windlass_types::{SystemClock, Timestamp};
@@ -49,7 +49,7 @@ pub(crate) struct NodeQuarantineResponse {
 }
 
 impl NodeQuarantineResponse {
-    fn new(row: NodeQuarantineRow, standing: NodeStanding) -> Self {
+    fn new(row: NodeQuarantineRow, standing: NodeEligibility) -> Self {
         Self {
             host: row.host,
             user: row.user,
@@ -133,25 +133,25 @@ async fn quarantine_node(
         host: new.host,
         user: None,
         since: now,
-        until: now.after(duration),
+        until: now.plus(duration),
         set_by: caller.user().to_owned(),
         reason: new.reason,
         evidence: None,
     };
     let row = call_service(|reply| state.service.quarantine_node(node, caller.user(), reply)).await?;
-    Ok(Json(NodeQuarantineResponse::new(row, NodeStanding::SetAside)))
+    Ok(Json(NodeQuarantineResponse::new(row, NodeEligibility::SetAside)))
 }
 
 /// Returns the standing of connected workers of the node, if any: a node without a substitute is on probation
 /// early.
-fn node_standing(row: &NodeQuarantineRow, present: &[ConnectedWorker], now: Timestamp) -> NodeStanding {
+fn node_standing(row: &NodeQuarantineRow, present: &[ConnectedWorker], now: Timestamp) -> NodeEligibility {
     let is_there = |one: &&ConnectedWorker| {
         one.quarantine.as_ref().is_some_and(|aside| aside.host == row.host && aside.user == row.user)
     };
     present
         .iter()
         .find(is_there)
-        .map_or_else(|| NodeStanding::from_quarantine(Some(row.until), now), |one| one.standing)
+        .map_or_else(|| NodeEligibility::from_quarantine(Some(row.until), now), |one| one.standing)
 }
 
 /// Release a node from quarantine

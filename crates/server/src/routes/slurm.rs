@@ -8,7 +8,7 @@ use crate::state::{AppState, run_blocking};
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_api::slurm::{ReconcilerStatusResponse, SlurmAccountingList, SlurmStatus};
+use windlass_api::slurm::{AllocationReconcilerStatusResponse, SlurmAccountingList, SlurmStatus};
 use windlass_auth::AuthOperation;
 use windlass_types::{Timestamp, WorkflowId};
 
@@ -22,7 +22,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 async fn get_slurm_status(State(state): State<AppState>) -> Json<SlurmStatus> {
     let reconciler = state.allocation_reconciler.as_ref().map(|reconciler| {
         let (status, left) = (reconciler.status(), reconciler.remaining_budget());
-        ReconcilerStatusResponse {
+        AllocationReconcilerStatusResponse {
             open: status
                 .open_allocations
                 .into_iter()

@@ -207,8 +207,8 @@ async fn reload_auth(
     State(state): State<AppState>,
     Caller(who): Caller,
 ) -> ApiResult<Json<ReloadAuthResponse>> {
-    let gate = Arc::clone(&state.authenticator);
-    let reloaded = crate::state::run_blocking(move || gate.reload()).await?;
+    let authenticator = Arc::clone(&state.authenticator);
+    let reloaded = crate::state::run_blocking(move || authenticator.reload()).await?;
     let reloaded = reloaded.map_err(|error| {
         tracing::error!(%error, "the auth file is invalid; the current configuration stays in use");
         ApiError::invalid(error.to_string())

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_auth::{AuthOperation, ObjectRelation};
-use windlass_core::node_quarantine::NodeStanding;
+use windlass_core::node_quarantine::NodeEligibility;
 use windlass_scheduler::service::{ConnectedWorker, WorkerCaller};
 use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::worker_protocol::{ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration};
@@ -211,7 +211,7 @@ impl From<WorkerRow> for WorkerResponse {
             held_jobs: None,
             silence_seconds: None,
             time_left_seconds: None,
-            standing: NodeStanding::Trusted.as_str(),
+            standing: NodeEligibility::Trusted.as_str(),
             set_aside_because: None,
             set_aside_until: None,
         }

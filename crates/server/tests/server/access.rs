@@ -4,7 +4,7 @@
 //! the policy; the cases at the end are written by hand.
 
 use crate::running_workflows::workflow_of;
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use reqwest::Method;
 use serde_json::{Value, json};
 use windlass_auth::{AccessDecision, AuthOperation, ObjectRelation, TokenScopes, UserRole, decide_access};
@@ -14,26 +14,27 @@ use windlass_types::{SystemClock, WorkflowId};
 const API: &str = "/api/v1";
 
 /// A token for a user, created by the owner.
-pub(crate) fn token(bench: &Bench, user: &str, role: UserRole, scope: &str) -> String {
+pub(crate) fn token(fixture: &Fixture, user: &str, role: UserRole, scope: &str) -> String {
     let asked = json!({"name": "test", "user": user, "role": role.name(), "scopes": [scope]});
-    let made = bench.post("/api/v1/tokens").json(&asked).send().unwrap();
+    let made = fixture.post("/api/v1/tokens").json(&asked).send().unwrap();
     assert_eq!(made.status(), 200, "{:?}", made.text());
     made.json::<Value>().unwrap()["token"].as_str().unwrap().to_owned()
 }
 
 /// Another workflow of the same user, shared with the same group if this one is.
-fn like(bench: &Bench, workflow: WorkflowId, group: i64, relation: ObjectRelation) -> WorkflowId {
-    let user = bench.store.workflow(workflow).unwrap().unwrap().user;
-    let new = workflow_of(bench, &user);
+fn like(fixture: &Fixture, workflow: WorkflowId, group: i64, relation: ObjectRelation) -> WorkflowId {
+    let user = fixture.store.workflow(workflow).unwrap().unwrap().user;
+    let new = workflow_of(fixture, &user);
     if relation == ObjectRelation::Shared {
-        bench.store.share_workflow(new, group, SystemClock.now()).unwrap();
+        fixture.store.share_workflow(new, group, SystemClock.now()).unwrap();
     }
     new
 }
 
-pub(crate) fn status(bench: &Bench, token: &str, method: &str, path: &str, body: Option<&Value>) -> u16 {
+pub(crate) fn status(fixture: &Fixture, token: &str, method: &str, path: &str, body: Option<&Value>) -> u16 {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let mut request = bench.client.request(method, format!("{}{path}", bench.server.url)).bearer_auth(token);
+    let mut request =
+        fixture.client.request(method, format!("{}{path}", fixture.server.url)).bearer_auth(token);
     if let Some(body) = body {
         request = request.json(body);
     }
@@ -155,13 +156,13 @@ fn sample(document: &Value, schema: &Value, workflow: WorkflowId) -> Value {
 
 #[test]
 fn missing_and_wrong_credentials_are_rejected() {
-    let bench = Bench::new();
-    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
-    let workflow = workflow_of(&bench, "ana");
+    let fixture = Fixture::new();
+    let document: Value = fixture.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let workflow = workflow_of(&fixture, "ana");
     for route in routes(&document) {
         let path = route.path(workflow);
         let method = Method::from_bytes(route.method.as_bytes()).unwrap();
-        let request = || bench.client.request(method.clone(), format!("{}{path}", bench.server.url));
+        let request = || fixture.client.request(method.clone(), format!("{}{path}", fixture.server.url));
         let expected = if route.declared() == RouteAccess::Public { 200 } else { 401 };
         assert_eq!(request().send().unwrap().status(), expected, "{} {path}", route.method);
         if expected == 401 {
@@ -176,39 +177,39 @@ fn missing_and_wrong_credentials_are_rejected() {
 
 #[test]
 fn every_route_enforces_role_and_ownership() {
-    let bench = Bench::new();
-    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
-    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
-    let (other, shared) = (workflow_of(&bench, "zoe"), workflow_of(&bench, "zoe"));
-    bench.store.share_workflow(shared, group, SystemClock.now()).unwrap();
+    let fixture = Fixture::new();
+    let document: Value = fixture.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let group = fixture.store.add_group("team", None, SystemClock.now()).unwrap();
+    let (other, shared) = (workflow_of(&fixture, "zoe"), workflow_of(&fixture, "zoe"));
+    fixture.store.share_workflow(shared, group, SystemClock.now()).unwrap();
     let mut checked = 0;
     for role in UserRole::ALL {
         let user = format!("{role}-person");
-        bench.store.add_member(group, &user, "member", SystemClock.now()).unwrap();
-        let token = token(&bench, &user, role, "admin");
-        let own = workflow_of(&bench, &user);
+        fixture.store.add_member(group, &user, "member", SystemClock.now()).unwrap();
+        let token = token(&fixture, &user, role, "admin");
+        let own = workflow_of(&fixture, &user);
         for (workflow, relation) in
             [(other, ObjectRelation::Other), (shared, ObjectRelation::Shared), (own, ObjectRelation::Own)]
         {
             for route in routes(&document) {
                 let RouteAccess::Requires(operation) = route.declared() else { continue };
                 let seen = if route.is_about_a_workflow() { relation } else { ObjectRelation::Own };
-                let verdict = decide_access(operation, role, TokenScopes::ALL, seen);
+                let access_decision = decide_access(operation, role, TokenScopes::ALL, seen);
                 if route.template.ends_with("/stream") {
                     continue;
                 }
                 // Permitted operations are performed, so they get a workflow that nothing else uses.
-                let changes = verdict == AccessDecision::Allow && route.method != "GET";
+                let changes = access_decision == AccessDecision::Allow && route.method != "GET";
                 if changes && !route.is_about_a_workflow() {
                     continue;
                 }
-                let workflow = if changes { like(&bench, workflow, group, relation) } else { workflow };
+                let workflow = if changes { like(&fixture, workflow, group, relation) } else { workflow };
                 let path = route.path(workflow);
                 let got =
-                    status(&bench, &token, &route.method, &path, route.body(&document, workflow).as_ref());
+                    status(&fixture, &token, &route.method, &path, route.body(&document, workflow).as_ref());
                 let what =
                     format!("{role}, {relation:?}: {} {path} ({operation:?}) gave {got}", route.method);
-                match verdict {
+                match access_decision {
                     AccessDecision::Allow if route.is_about_a_workflow() && !path.contains("999999") => {
                         assert!(![401, 403, 404, 500].contains(&got), "{what}");
                     }
@@ -224,7 +225,7 @@ fn every_route_enforces_role_and_ownership() {
     }
     assert!(checked > 4 * routes(&document).len(), "only {checked} were checked");
     for workflow in [other, shared] {
-        let row = bench.store.workflow(workflow).unwrap().unwrap();
+        let row = fixture.store.workflow(workflow).unwrap().unwrap();
         assert_eq!((row.name.as_str(), row.user.as_str()), ("w", "zoe"), "rejected calls changed nothing");
     }
 }
@@ -232,11 +233,11 @@ fn every_route_enforces_role_and_ownership() {
 /// Written by hand: not read from any table.
 #[test]
 fn roles_and_scopes_have_expected_access() {
-    let bench = Bench::new();
-    let anas = workflow_of(&bench, "ana");
+    let fixture = Fixture::new();
+    let anas = workflow_of(&fixture, "ana");
     let start = format!("{API}/workflows/{anas}/start");
     let call = |user: &str, role, scope: &str, method: &str, path: &str| {
-        status(&bench, &token(&bench, user, role, scope), method, path, None)
+        status(&fixture, &token(&fixture, user, role, scope), method, path, None)
     };
     assert_eq!(call("bob", UserRole::User, "admin", "POST", &start), 404, "others' workflows are hidden");
     assert_eq!(
@@ -267,9 +268,9 @@ fn roles_and_scopes_have_expected_access() {
 
 #[test]
 fn token_cannot_create_a_stronger_token() {
-    let bench = Bench::new();
-    let make = |by: &str, asked: Value| status(&bench, by, "POST", "/api/v1/tokens", Some(&asked));
-    let ana = token(&bench, "ana", UserRole::User, "write");
+    let fixture = Fixture::new();
+    let make = |by: &str, asked: Value| status(&fixture, by, "POST", "/api/v1/tokens", Some(&asked));
+    let ana = token(&fixture, "ana", UserRole::User, "write");
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["read"]})), 200);
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["admin"]})), 403);
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["read"], "role": "admin"})), 403);
@@ -277,58 +278,58 @@ fn token_cannot_create_a_stronger_token() {
     assert_eq!(make(&ana, json!({"name": "t", "scopes": []})), 403);
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["everything"]})), 422);
     assert_eq!(make(&ana, json!({"name": "", "scopes": ["read"]})), 422);
-    let reader = token(&bench, "ana", UserRole::User, "read");
+    let reader = token(&fixture, "ana", UserRole::User, "read");
     assert_eq!(make(&reader, json!({"name": "t", "scopes": ["read"]})), 403);
 }
 
 #[test]
 fn revoked_token_is_rejected_at_once() {
-    let bench = Bench::new();
-    let ana = token(&bench, "ana", UserRole::User, "write");
-    let me: Value = bench
+    let fixture = Fixture::new();
+    let ana = token(&fixture, "ana", UserRole::User, "write");
+    let me: Value = fixture
         .client
-        .get(format!("{}/api/v1/me", bench.server.url))
+        .get(format!("{}/api/v1/me", fixture.server.url))
         .bearer_auth(&ana)
         .send()
         .unwrap()
         .json()
         .unwrap();
     assert_eq!((&me["user"], &me["role"], &me["how"]), (&json!("ana"), &json!("user"), &json!("token")));
-    let list: Value = bench.get("/api/v1/tokens?user=ana").send().unwrap().json().unwrap();
+    let list: Value = fixture.get("/api/v1/tokens?user=ana").send().unwrap().json().unwrap();
     let id = &list["items"][0]["id"];
     assert!(!list.to_string().contains(&ana), "the secret is not stored");
-    let bob = token(&bench, "bob", UserRole::User, "write");
+    let bob = token(&fixture, "bob", UserRole::User, "write");
     let path = format!("/api/v1/tokens/{id}");
-    assert_eq!(status(&bench, &bob, "DELETE", &path, None), 404, "others' tokens are hidden");
-    assert_eq!(status(&bench, &ana, "DELETE", &path, None), 200);
-    assert_eq!(status(&bench, &ana, "GET", "/api/v1/me", None), 401);
+    assert_eq!(status(&fixture, &bob, "DELETE", &path, None), 404, "others' tokens are hidden");
+    assert_eq!(status(&fixture, &ana, "DELETE", &path, None), 200);
+    assert_eq!(status(&fixture, &ana, "GET", "/api/v1/me", None), 401);
 }
 
 #[test]
 fn user_or_admin_revokes_all_tokens_of_the_user() {
-    let bench = Bench::new();
-    let of_ana = ["read", "write", "worker"].map(|scope| token(&bench, "ana", UserRole::User, scope));
-    let bob = token(&bench, "bob", UserRole::User, "admin");
+    let fixture = Fixture::new();
+    let of_ana = ["read", "write", "worker"].map(|scope| token(&fixture, "ana", UserRole::User, scope));
+    let bob = token(&fixture, "bob", UserRole::User, "admin");
     let path = "/api/v1/tokens?user=ana";
-    assert_eq!(status(&bench, &bob, "DELETE", path, None), 404, "others' tokens are hidden");
-    assert_eq!(status(&bench, &of_ana[2], "DELETE", path, None), 403, "a worker revokes nothing");
+    assert_eq!(status(&fixture, &bob, "DELETE", path, None), 404, "others' tokens are hidden");
+    assert_eq!(status(&fixture, &of_ana[2], "DELETE", path, None), 403, "a worker revokes nothing");
     for token in &of_ana {
-        assert_eq!(status(&bench, token, "GET", "/api/v1/me", None), 200);
+        assert_eq!(status(&fixture, token, "GET", "/api/v1/me", None), 200);
     }
-    let admin = token(&bench, "root", UserRole::Admin, "admin");
-    assert_eq!(status(&bench, &admin, "DELETE", path, None), 200);
+    let admin = token(&fixture, "root", UserRole::Admin, "admin");
+    assert_eq!(status(&fixture, &admin, "DELETE", path, None), 200);
     for token in &of_ana {
-        assert_eq!(status(&bench, token, "GET", "/api/v1/me", None), 401);
+        assert_eq!(status(&fixture, token, "GET", "/api/v1/me", None), 401);
     }
-    assert_eq!(status(&bench, &bob, "GET", "/api/v1/me", None), 200, "others keep theirs");
+    assert_eq!(status(&fixture, &bob, "GET", "/api/v1/me", None), 200, "others keep theirs");
 }
 
 #[test]
 fn password_guessing_is_throttled() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let guess = || {
         let request =
-            bench.client.get(format!("{}/api/v1/me", bench.server.url)).basic_auth("ana", Some("x"));
+            fixture.client.get(format!("{}/api/v1/me", fixture.server.url)).basic_auth("ana", Some("x"));
         request.send().unwrap()
     };
     for _ in 0..5 {
@@ -341,9 +342,9 @@ fn password_guessing_is_throttled() {
 
 #[test]
 fn odd_paths_do_not_bypass_permissions() {
-    let bench = Bench::new();
-    let workflow = workflow_of(&bench, "zoe");
-    let ana = token(&bench, "ana", UserRole::User, "admin");
+    let fixture = Fixture::new();
+    let workflow = workflow_of(&fixture, "zoe");
+    let ana = token(&fixture, "ana", UserRole::User, "admin");
     for path in [
         format!("/api/v1//workflows/{workflow}/start"),
         format!("/api/v1/workflows/{workflow}/start/"),
@@ -353,15 +354,18 @@ fn odd_paths_do_not_bypass_permissions() {
         format!("/health/../api/v1/workflows/{workflow}/start"),
         format!("/api/v1/docs/..%2fworkflows/{workflow}/start"),
     ] {
-        let got = status(&bench, &ana, "POST", &path, None);
+        let got = status(&fixture, &ana, "POST", &path, None);
         assert!([404, 405].contains(&got), "{path} gave {got}");
     }
-    let twice = bench.get("/api/v1/me").header("authorization", "Bearer wl_other").send().unwrap();
+    let twice = fixture.get("/api/v1/me").header("authorization", "Bearer wl_other").send().unwrap();
     assert_eq!(twice.status(), 401, "two credentials are rejected");
-    let long =
-        bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth("x".repeat(1 << 20)).send();
+    let long = fixture
+        .client
+        .get(format!("{}/api/v1/me", fixture.server.url))
+        .bearer_auth("x".repeat(1 << 20))
+        .send();
     assert!(long.is_err() || long.unwrap().status().is_client_error(), "an oversized header");
-    assert_eq!(bench.get("/health").send().unwrap().status(), 200, "the server still answers");
+    assert_eq!(fixture.get("/health").send().unwrap().status(), 200, "the server still answers");
     assert_eq!(
         decide_access(AuthOperation::Sql, UserRole::Admin, TokenScopes::ALL, ObjectRelation::Own),
         AccessDecision::ForbidRole
@@ -370,16 +374,16 @@ fn odd_paths_do_not_bypass_permissions() {
 
 #[test]
 fn forbidden_response_names_required_role_or_scope() {
-    let bench = Bench::new();
-    let workflow = workflow_of(&bench, "ana");
+    let fixture = Fixture::new();
+    let workflow = workflow_of(&fixture, "ana");
     for (prefix, field) in [(API, "hint"), ("/torc-service/v1", "errorMessage")] {
         for (role, scope, remedy) in [
             (UserRole::Viewer, "admin", "requires the role user"),
             (UserRole::User, "read", "the scope `write`"),
         ] {
-            let token = token(&bench, "ana", role, scope);
-            let url = format!("{}{prefix}/workflows/{workflow}", bench.server.url);
-            let answer = bench.client.delete(url).bearer_auth(token).send().unwrap();
+            let token = token(&fixture, "ana", role, scope);
+            let url = format!("{}{prefix}/workflows/{workflow}", fixture.server.url);
+            let answer = fixture.client.delete(url).bearer_auth(token).send().unwrap();
             assert_eq!(answer.status(), 403);
             let told = answer.json::<Value>().unwrap();
             let told = told[field].as_str().unwrap_or_else(|| panic!("{prefix}: {told}"));

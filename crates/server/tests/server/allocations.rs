@@ -3,7 +3,7 @@
 
 use crate::access::{status, token};
 use crate::running_workflows::begun;
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use reqwest::Method;
 use serde_json::{Value, json};
 use windlass_auth::UserRole;
@@ -12,21 +12,21 @@ fn answered(request: reqwest::blocking::RequestBuilder) -> Value {
     request.send().unwrap().error_for_status().unwrap().json().unwrap()
 }
 
-fn scheduler(bench: &Bench, workflow: i64) -> i64 {
+fn scheduler(fixture: &Fixture, workflow: i64) -> i64 {
     let body = json!({
         "workflow_id": workflow, "name": "night", "account": "lab", "nodes": 2, "walltime": "04:00:00",
     });
-    answered(bench.post("/api/v1/slurm_schedulers").json(&body))["id"].as_i64().unwrap()
+    answered(fixture.post("/api/v1/slurm_schedulers").json(&body))["id"].as_i64().unwrap()
 }
 
 #[test]
 fn allocations_are_requested_and_canceled() {
-    let bench = Bench::new();
-    let workflow = begun(&bench, 3).0;
-    let scheduler = scheduler(&bench, workflow);
+    let fixture = Fixture::new();
+    let workflow = begun(&fixture, 3).0;
+    let scheduler = scheduler(&fixture, workflow);
     let list = format!("/api/v1/workflows/{workflow}/allocations");
     let wanted = json!({ "scheduler": "night", "count": 2, "start_one_worker_per_node": true });
-    let made = answered(bench.post(&list).json(&wanted));
+    let made = answered(fixture.post(&list).json(&wanted));
     let items = made["items"].as_array().unwrap();
     assert_eq!(items.len(), 2);
     let first = &items[0];
@@ -34,90 +34,90 @@ fn allocations_are_requested_and_canceled() {
     assert_eq!((&first["scheduler"], &first["scheduler_id"]), (&json!("night"), &json!(scheduler)));
     assert_eq!(first["request"]["nodes"], 2);
     assert_eq!(first["request"]["one_worker_per_node"], true);
-    assert_eq!(answered(bench.get(&list)), made);
+    assert_eq!(answered(fixture.get(&list)), made);
     let one = format!("/api/v1/allocations/{}", first["id"]);
-    assert_eq!(answered(bench.get(&one)), *first);
+    assert_eq!(answered(fixture.get(&one)), *first);
 
     // In the format of the Torc contract.
     let nodes =
-        answered(bench.get(&format!("/torc-service/v1/scheduled_compute_nodes?workflow_id={workflow}")));
+        answered(fixture.get(&format!("/torc-service/v1/scheduled_compute_nodes?workflow_id={workflow}")));
     assert_eq!(nodes["total_count"], 2);
     assert_eq!(nodes["items"][0]["status"], "pending");
     assert_eq!(nodes["items"][0]["scheduler_config_id"], scheduler);
-    let told = answered(bench.get(&format!("/torc-service/v1/workflows/{workflow}/status")));
+    let told = answered(fixture.get(&format!("/torc-service/v1/workflows/{workflow}/status")));
     assert_eq!(told["pending_scheduled_nodes"], 2);
     let theirs = format!("/torc-service/v1/scheduled_compute_nodes/{}", first["id"]);
     let mut body = nodes["items"][0].clone();
     body["status"] = json!("complete");
-    let refused = bench.request(Method::PUT, &theirs).json(&body).send().unwrap();
+    let refused = fixture.request(Method::PUT, &theirs).json(&body).send().unwrap();
     assert_eq!(refused.status(), 409, "clients cannot set the state of managed allocations");
 
-    let gone = answered(bench.request(Method::DELETE, &one));
+    let gone = answered(fixture.request(Method::DELETE, &one));
     assert_eq!((&gone["state"], &gone["unwanted"]), (&json!("withdrawn"), &json!("canceled by owner")));
-    assert_eq!(answered(bench.get(&theirs))["status"], "canceled");
-    let open = answered(bench.get(&format!("{list}?is_open=true&scheduler=night&state=intended")));
+    assert_eq!(answered(fixture.get(&theirs))["status"], "canceled");
+    let open = answered(fixture.get(&format!("{list}?is_open=true&scheduler=night&state=intended")));
     assert_eq!(open["items"].as_array().unwrap().len(), 1);
-    let refused = bench.request(Method::DELETE, &format!("/api/v1/workflows/{workflow}")).send().unwrap();
+    let refused = fixture.request(Method::DELETE, &format!("/api/v1/workflows/{workflow}")).send().unwrap();
     assert_eq!(refused.status(), 409, "Slurm would run an allocation that the server does not know");
 }
 
 #[test]
 fn torc_clients_report_their_own_allocations() {
-    let bench = Bench::new();
-    let workflow = begun(&bench, 1).0;
+    let fixture = Fixture::new();
+    let workflow = begun(&fixture, 1).0;
     let list = "/torc-service/v1/scheduled_compute_nodes";
     let body = json!({
         "workflow_id": workflow, "scheduler_config_id": 7, "scheduler_id": 4711, "scheduler_type": "slurm",
         "status": "pending",
     });
-    let made = answered(bench.post(list).json(&body));
+    let made = answered(fixture.post(list).json(&body));
     let one = format!("{list}/{}", made["id"]);
-    assert_eq!(answered(bench.get(&one)), made);
+    assert_eq!(answered(fixture.get(&one)), made);
     for status in ["active", "canceled", "complete", "active"] {
         let mut news = made.clone();
         news["status"] = json!(status);
-        assert_eq!(answered(bench.request(Method::PUT, &one).json(&news)), news);
-        assert_eq!(answered(bench.get(&one)), news);
+        assert_eq!(answered(fixture.request(Method::PUT, &one).json(&news)), news);
+        assert_eq!(answered(fixture.get(&one)), news);
     }
     for (field, value) in [("status", json!("running")), ("scheduler_id", json!(-1))] {
         let mut wrong = made.clone();
         wrong[field] = value;
-        assert_eq!(bench.request(Method::PUT, &one).json(&wrong).send().unwrap().status(), 422, "{field}");
+        assert_eq!(fixture.request(Method::PUT, &one).json(&wrong).send().unwrap().status(), 422, "{field}");
     }
-    let told = answered(bench.get(&format!("/torc-service/v1/workflows/{workflow}/status")));
+    let told = answered(fixture.get(&format!("/torc-service/v1/workflows/{workflow}/status")));
     assert_eq!(told["active_scheduled_nodes"], 1);
     let refused =
-        bench.request(Method::DELETE, &format!("/api/v1/allocations/{}", made["id"])).send().unwrap();
+        fixture.request(Method::DELETE, &format!("/api/v1/allocations/{}", made["id"])).send().unwrap();
     assert_eq!(refused.status(), 409, "managed by a client");
-    assert_eq!(answered(bench.request(Method::DELETE, &one))["status"], "active");
-    assert_eq!(bench.get(&one).send().unwrap().status(), 404);
+    assert_eq!(answered(fixture.request(Method::DELETE, &one))["status"], "active");
+    assert_eq!(fixture.get(&one).send().unwrap().status(), 404);
 }
 
 #[test]
 fn allocations_follow_workflow_permissions() {
-    let bench = Bench::new();
-    let workflow = begun(&bench, 1).0;
-    scheduler(&bench, workflow);
+    let fixture = Fixture::new();
+    let workflow = begun(&fixture, 1).0;
+    scheduler(&fixture, workflow);
     let list = format!("/api/v1/workflows/{workflow}/allocations");
     let wanted = json!({ "scheduler": "night" });
-    let id = answered(bench.post(&list).json(&wanted))["items"][0]["id"].clone();
+    let id = answered(fixture.post(&list).json(&wanted))["items"][0]["id"].clone();
     let one = format!("/api/v1/allocations/{id}");
-    let stranger = token(&bench, "stranger", UserRole::User, "write");
+    let stranger = token(&fixture, "stranger", UserRole::User, "write");
     for (method, path, body) in
         [("GET", &list, None), ("POST", &list, Some(&wanted)), ("GET", &one, None), ("DELETE", &one, None)]
     {
-        assert_eq!(status(&bench, &stranger, method, path, body), 404, "{method} {path}");
+        assert_eq!(status(&fixture, &stranger, method, path, body), 404, "{method} {path}");
     }
-    let viewer = token(&bench, "owner", UserRole::Viewer, "read");
-    assert_eq!(status(&bench, &viewer, "GET", &one, None), 200);
-    assert_eq!(status(&bench, &viewer, "DELETE", &one, None), 403);
+    let viewer = token(&fixture, "owner", UserRole::Viewer, "read");
+    assert_eq!(status(&fixture, &viewer, "GET", &one, None), 200);
+    assert_eq!(status(&fixture, &viewer, "DELETE", &one, None), 403);
 }
 
 #[test]
 fn invalid_allocation_requests_are_rejected() {
-    let bench = Bench::new();
-    let workflow = begun(&bench, 1).0;
-    scheduler(&bench, workflow);
+    let fixture = Fixture::new();
+    let workflow = begun(&fixture, 1).0;
+    scheduler(&fixture, workflow);
     let list = format!("/api/v1/workflows/{workflow}/allocations");
     for (body, expected) in [
         (json!({ "scheduler": "day" }), 422),
@@ -126,14 +126,14 @@ fn invalid_allocation_requests_are_rejected() {
         (json!({ "scheduler": "night", "max_parallel_jobs": 0 }), 422),
         (json!({ "scheduler": "night", "number": 2 }), 422),
     ] {
-        assert_eq!(bench.post(&list).json(&body).send().unwrap().status(), expected, "{body}");
+        assert_eq!(fixture.post(&list).json(&body).send().unwrap().status(), expected, "{body}");
     }
-    assert_eq!(bench.get(&format!("{list}?state=lost")).send().unwrap().status(), 422);
-    assert_eq!(answered(bench.get(&list))["items"], json!([]));
+    assert_eq!(fixture.get(&format!("{list}?state=lost")).send().unwrap().status(), 422);
+    assert_eq!(answered(fixture.get(&list))["items"], json!([]));
 }
 
 #[test]
 fn server_reports_whether_it_submits_to_slurm() {
-    let bench = Bench::new();
-    assert_eq!(answered(bench.get("/api/v1/slurm")), json!({ "reconciler": null }));
+    let fixture = Fixture::new();
+    assert_eq!(answered(fixture.get("/api/v1/slurm")), json!({ "reconciler": null }));
 }

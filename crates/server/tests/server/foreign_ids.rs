@@ -7,7 +7,7 @@
 use crate::access::{Route, routes, token};
 use crate::foreign_objects::parts_of;
 use crate::running_workflows::{introduction, workflow_of};
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,19 +15,19 @@ use windlass_auth::{AccessDecision, ObjectRelation, TokenScopes, UserRole, decid
 use windlass_server::route_policy::RouteAccess;
 
 /// By the noun of its path, the id of one object of each kind.
-pub(crate) type Ids = BTreeMap<&'static str, i64>;
+pub(crate) type RouteObjectIds = BTreeMap<&'static str, i64>;
 
 const MISSING_ID: i64 = 999_999;
 const TIME: &str = "2026-01-01T00:00:00Z";
 
 /// One object of each kind, of one user.
-pub(crate) fn make_objects(bench: &Bench, user: &str, token: &str) -> Ids {
-    let workflow = workflow_of(bench, user);
+pub(crate) fn make_objects(fixture: &Fixture, user: &str, token: &str) -> RouteObjectIds {
+    let workflow = workflow_of(fixture, user);
     let id = workflow.0;
-    let mut ids: Ids = parts_of(bench, workflow).into_iter().collect();
+    let mut ids: RouteObjectIds = parts_of(fixture, workflow).into_iter().collect();
     ids.insert("workflows", id);
     let make = |path: String, body: Value, field: &str| {
-        let (status, answer) = send(bench, token, "POST", &path, Some(&body));
+        let (status, answer) = send(fixture, token, "POST", &path, Some(&body));
         assert_eq!(status, 200, "{path}: {answer}");
         serde_json::from_str::<Value>(&answer).unwrap()[field].as_i64().unwrap()
     };
@@ -40,9 +40,9 @@ pub(crate) fn make_objects(bench: &Bench, user: &str, token: &str) -> Ids {
     ids
 }
 
-fn send(bench: &Bench, token: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, String) {
+fn send(fixture: &Fixture, token: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, String) {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let request = bench.client.request(method, format!("{}{path}", bench.server.url)).bearer_auth(token);
+    let request = fixture.client.request(method, format!("{}{path}", fixture.server.url)).bearer_auth(token);
     let request = if let Some(body) = body { request.json(body) } else { request };
     let answer = request.send().unwrap();
     (answer.status().as_u16(), answer.text().unwrap())
@@ -105,7 +105,7 @@ fn path_places(template: &str) -> Vec<(&str, &'static str)> {
 struct Call<'a> {
     route: &'a Route,
     document: &'a Value,
-    own: &'a Ids,
+    own: &'a RouteObjectIds,
     number: usize,
 }
 
@@ -248,20 +248,20 @@ fn told((status, text): (u16, String)) -> (u16, String) {
 
 /// Returns the routes that were called and the number of calls; `check` compares the database.
 pub(crate) fn send_foreign_ids(
-    bench: &Bench,
+    fixture: &Fixture,
     document: &Value,
-    foreign: &Ids,
+    foreign: &RouteObjectIds,
     mut check: impl FnMut(&str),
 ) -> (usize, usize) {
-    let eve = token(bench, "eve", UserRole::User, "admin");
+    let eve = token(fixture, "eve", UserRole::User, "admin");
     let scopes = TokenScopes::parse_name("admin").unwrap();
-    let mut own = make_objects(bench, "eve", &eve);
+    let mut own = make_objects(fixture, "eve", &eve);
     let (mut accepted, mut calls) = (BTreeSet::new(), 0);
     for route in routes(document) {
         let RouteAccess::Requires(operation) = route.declared() else { continue };
         let is_allowed =
             decide_access(operation, UserRole::User, scopes, ObjectRelation::Own) == AccessDecision::Allow;
-        // Exchanges need the secret of their worker, and the methods of `books` have a test of their own.
+        // Exchanges need the secret of their worker, and the methods of the store have a test of their own.
         if route.method == "GET" || !is_allowed || route.template.ends_with("/exchange") {
             continue;
         }
@@ -269,22 +269,23 @@ pub(crate) fn send_foreign_ids(
             continue;
         }
         let name = format!("{} {}", route.method, route.template);
-        let mut call = |own: &mut Ids, place: Option<(&str, i64)>, at: Option<(&str, i64, bool)>| {
-            calls += 1;
-            let one = Call { route: &route, document, own, number: calls };
-            let mut body = one.body();
-            if let (Some(body), Some((pointer, id, is_list))) = (&mut body, at) {
-                *body = with_id(body, pointer, id, is_list);
-            }
-            let path = one.path(place);
-            let answer = send(bench, &eve, &route.method, &path, body.as_ref());
-            assert!(answer.0 < 500, "{name}: {path} {body:?}: {answer:?}");
-            if answer.0 < 300 {
-                // What it was about may have changed or be gone.
-                *own = make_objects(bench, "eve", &eve);
-            }
-            answer
-        };
+        let mut call =
+            |own: &mut RouteObjectIds, place: Option<(&str, i64)>, at: Option<(&str, i64, bool)>| {
+                calls += 1;
+                let one = Call { route: &route, document, own, number: calls };
+                let mut body = one.body();
+                if let (Some(body), Some((pointer, id, is_list))) = (&mut body, at) {
+                    *body = with_id(body, pointer, id, is_list);
+                }
+                let path = one.path(place);
+                let answer = send(fixture, &eve, &route.method, &path, body.as_ref());
+                assert!(answer.0 < 500, "{name}: {path} {body:?}: {answer:?}");
+                if answer.0 < 300 {
+                    // What it was about may have changed or be gone.
+                    *own = make_objects(fixture, "eve", &eve);
+                }
+                answer
+            };
         if call(&mut own, None, None).0 < 300 {
             accepted.insert(route.template.clone());
         }

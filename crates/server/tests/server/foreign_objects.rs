@@ -3,7 +3,7 @@
 
 use crate::access::{Route, routes, status, token};
 use crate::running_workflows::{exchange, introduction, workflow_of};
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use windlass_types::worker_protocol::RegistrationReply;
 use windlass_types::{Resources, SystemClock, WorkflowId};
 
 /// The id of one existing object by the noun of its path.
-pub(crate) type Parts = BTreeMap<&'static str, i64>;
+pub(crate) type ObjectIds = BTreeMap<&'static str, i64>;
 
 /// One object of each type that a workflow can have.
-pub(crate) fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
-    let mut parts = Parts::new();
+pub(crate) fn parts_of(fixture: &Fixture, workflow: WorkflowId) -> ObjectIds {
+    let mut parts = ObjectIds::new();
     let mut make = |noun: &'static str, body: Value| {
-        let answer = bench.post(&format!("/api/v1/{noun}")).json(&body).send().unwrap();
+        let answer = fixture.post(&format!("/api/v1/{noun}")).json(&body).send().unwrap();
         let (status, text) = (answer.status(), answer.text().unwrap());
         assert_eq!(status, 200, "{noun}: {text}");
         let id = serde_json::from_str::<Value>(&text).unwrap()["id"].as_i64().unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
     );
     make(
         "results",
-        json!({"workflow_id": id, "job_id": job, "run_id": bench.store.workflow(workflow).unwrap().unwrap().run_id.0,
+        json!({"workflow_id": id, "job_id": job, "run_id": fixture.store.workflow(workflow).unwrap().unwrap().run_id.0,
             "completion_time": at, "compute_node_id": node, "exec_time_minutes": 1.0, "return_code": 0,
             "status": "completed"}),
     );
@@ -56,9 +56,9 @@ pub(crate) fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
 
 #[test]
 fn resource_requests_are_bounded_like_those_of_a_spec() {
-    let bench = Bench::new();
-    let workflow = workflow_of(&bench, "zoe");
-    let set = parts_of(&bench, workflow)["resource_requirements"];
+    let fixture = Fixture::new();
+    let workflow = workflow_of(&fixture, "zoe");
+    let set = parts_of(&fixture, workflow)["resource_requirements"];
     let fair = json!({"workflow_id": workflow.0, "name": "other", "num_cpus": 1_000_000, "num_gpus": 1_000_000,
         "num_nodes": 1_000_000, "memory": "1024t", "runtime": "P36500D"});
     let cases = [
@@ -79,7 +79,7 @@ fn resource_requests_are_bounded_like_those_of_a_spec() {
         body[field] = value.clone();
         for (method, path) in [(Method::POST, String::new()), (Method::PUT, format!("/{set}"))] {
             let path = format!("/api/v1/resource_requirements{path}");
-            let answer = bench.request(method.clone(), &path).json(&body).send().unwrap();
+            let answer = fixture.request(method.clone(), &path).json(&body).send().unwrap();
             let (status, text) = (answer.status(), answer.text().unwrap());
             assert!(status == 422 && text.contains(field), "{method} {field} {value}: {status} {text}");
         }
@@ -90,26 +90,26 @@ fn resource_requests_are_bounded_like_those_of_a_spec() {
         ("update_requirements", json!({"id": set, "update": {"resources": huge}})),
     ] {
         let question = json!({"method": method, "args": args});
-        let answer = bench.post("/api/v1/store").json(&question).send().unwrap();
+        let answer = fixture.post("/api/v1/store").json(&question).send().unwrap();
         let (status, text) = (answer.status(), answer.text().unwrap());
         assert!(status.is_client_error() && text.contains("num_nodes"), "{method}: {status} {text}");
     }
-    let answer = bench.post("/api/v1/resource_requirements").json(&fair).send().unwrap();
+    let answer = fixture.post("/api/v1/resource_requirements").json(&fair).send().unwrap();
     assert_eq!(answer.status(), 200, "{}", answer.text().unwrap());
 }
 
 #[test]
 fn impossible_results_are_rejected() {
-    let bench = Bench::new();
-    let workflow = workflow_of(&bench, "zoe");
-    let parts = parts_of(&bench, workflow);
+    let fixture = Fixture::new();
+    let workflow = workflow_of(&fixture, "zoe");
+    let parts = parts_of(&fixture, workflow);
     let of_this = json!({"workflow_id": workflow.0, "job_id": parts["jobs"], "run_id": 1, "return_code": 0,
         "completion_time": "2026-01-01T00:00:00Z", "compute_node_id": parts["compute_nodes"],
         "exec_time_minutes": 1.0, "status": "completed", "attempt_id": 1});
     let state = |field: &str, value: Value| {
         let mut body = of_this.clone();
         body[field] = value;
-        let answer = bench.post("/api/v1/results").json(&body).send().unwrap();
+        let answer = fixture.post("/api/v1/results").json(&body).send().unwrap();
         (answer.status().as_u16(), answer.text().unwrap())
     };
     for (field, value) in [
@@ -128,11 +128,11 @@ fn impossible_results_are_rejected() {
 
 #[test]
 fn invalid_failure_rules_are_rejected() {
-    let bench = Bench::new();
-    let workflow = workflow_of(&bench, "zoe");
+    let fixture = Fixture::new();
+    let workflow = workflow_of(&fixture, "zoe");
     let make = |rules: &Value| {
         let body = json!({"workflow_id": workflow.0, "name": "net", "rules": rules.to_string()});
-        let answer = bench.post("/api/v1/failure_handlers").json(&body).send().unwrap();
+        let answer = fixture.post("/api/v1/failure_handlers").json(&body).send().unwrap();
         (answer.status().as_u16(), answer.json::<Value>().unwrap())
     };
     for (rules, said) in [
@@ -156,7 +156,7 @@ fn invalid_failure_rules_are_rejected() {
 }
 
 /// The object of a route, by the first noun of its path, and the path.
-fn aimed(route: &Route, parts: &Parts) -> Option<(String, String)> {
+fn aimed(route: &Route, parts: &ObjectIds) -> Option<(String, String)> {
     let bare = route.template.strip_prefix("/api/v1/")?;
     let (noun, rest) = bare.split_once('/')?;
     let rest = rest.strip_prefix("{id}")?;
@@ -178,34 +178,36 @@ fn aimed(route: &Route, parts: &Parts) -> Option<(String, String)> {
 
 #[test]
 fn objects_of_others_are_hidden() {
-    let bench = Bench::new();
-    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let fixture = Fixture::new();
+    let document: Value = fixture.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
     let now = SystemClock.now();
-    let (team, strangers) =
-        (bench.store.add_group("team", None, now).unwrap(), bench.store.add_group("x", None, now).unwrap());
-    let (other, shared) = (workflow_of(&bench, "zoe"), workflow_of(&bench, "zoe"));
-    bench.store.share_workflow(shared, team, now).unwrap();
-    let zoe = token(&bench, "zoe", UserRole::User, "admin");
-    let url = |path: &str| format!("{}{path}", bench.server.url);
-    let request = bench.client.post(url("/api/v1/workers")).bearer_auth(&zoe).json(&introduction());
+    let (team, strangers) = (
+        fixture.store.add_group("team", None, now).unwrap(),
+        fixture.store.add_group("x", None, now).unwrap(),
+    );
+    let (other, shared) = (workflow_of(&fixture, "zoe"), workflow_of(&fixture, "zoe"));
+    fixture.store.share_workflow(shared, team, now).unwrap();
+    let zoe = token(&fixture, "zoe", UserRole::User, "admin");
+    let url = |path: &str| format!("{}{path}", fixture.server.url);
+    let request = fixture.client.post(url("/api/v1/workers")).bearer_auth(&zoe).json(&introduction());
     let welcome: RegistrationReply = request.send().unwrap().error_for_status().unwrap().json().unwrap();
-    let (mut of_other, mut of_shared) = (parts_of(&bench, other), parts_of(&bench, shared));
+    let (mut of_other, mut of_shared) = (parts_of(&fixture, other), parts_of(&fixture, shared));
     of_other.insert("workers", welcome.worker.0);
     of_other.insert("access_groups", strangers);
     of_shared.insert("access_groups", team);
     let mut checked = 0;
     for role in UserRole::ALL {
         let user = format!("{role}-person");
-        bench.store.add_member(team, &user, "member", now).unwrap();
-        let token = token(&bench, &user, role, "admin");
+        fixture.store.add_member(team, &user, "member", now).unwrap();
+        let token = token(&fixture, &user, role, "admin");
         for (workflow, relation, parts) in
             [(other, ObjectRelation::Other, &of_other), (shared, ObjectRelation::Shared, &of_shared)]
         {
             for route in routes(&document) {
                 let RouteAccess::Requires(operation) = route.declared() else { continue };
                 let Some((noun, path)) = aimed(&route, parts) else { continue };
-                let verdict = decide_access(operation, role, TokenScopes::ALL, relation);
-                let expected = match verdict {
+                let access_decision = decide_access(operation, role, TokenScopes::ALL, relation);
+                let expected = match access_decision {
                     // Permitted operations would be performed.
                     AccessDecision::Allow if route.method != "GET" => continue,
                     AccessDecision::Allow => 200,
@@ -217,7 +219,7 @@ fn objects_of_others_are_hidden() {
                 } else {
                     route.body(&document, workflow)
                 };
-                let got = status(&bench, &token, &route.method, &path, body.as_ref());
+                let got = status(&fixture, &token, &route.method, &path, body.as_ref());
                 assert_eq!(got, expected, "{role}, {relation:?} {noun}: {} {path}", route.method);
                 checked += 1;
             }
@@ -225,34 +227,34 @@ fn objects_of_others_are_hidden() {
     }
     assert!(checked > 100, "only {checked} were checked");
     for (noun, id) in of_other.iter().chain(&of_shared) {
-        let there = bench.get(&format!("/api/v1/{noun}/{id}")).send().unwrap().status();
+        let there = fixture.get(&format!("/api/v1/{noun}/{id}")).send().unwrap().status();
         assert_eq!(there, 200, "rejected calls did not change {noun} {id}");
     }
     // Only its own user and operators may act for the worker.
     let said = json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO));
     let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
-    assert_eq!(status(&bench, &zoe, "POST", &path, Some(&said)), 200);
-    assert_eq!(status(&bench, &bench.server.token, "POST", &path, Some(&said)), 200);
+    assert_eq!(status(&fixture, &zoe, "POST", &path, Some(&said)), 200);
+    assert_eq!(status(&fixture, &fixture.server.token, "POST", &path, Some(&said)), 200);
 }
 
 #[test]
 fn only_admins_change_workflow_owners() {
-    let bench = Bench::new();
-    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
-    bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
-    let workflow = workflow_of(&bench, "zoe");
-    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
+    let fixture = Fixture::new();
+    let group = fixture.store.add_group("team", None, SystemClock.now()).unwrap();
+    fixture.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
+    let workflow = workflow_of(&fixture, "zoe");
+    fixture.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
     let user = |name: &str| {
         let update = windlass_store::model::WorkflowUpdate { user: Some(name.into()), ..Default::default() };
         json!(windlass_store::rpc::StoreCall::UpdateWorkflow { id: workflow, update })
     };
     let ask = |by: &str, role, to: &str| {
-        status(&bench, &token(&bench, by, role, "admin"), "POST", "/api/v1/store", Some(&user(to)))
+        status(&fixture, &token(&fixture, by, role, "admin"), "POST", "/api/v1/store", Some(&user(to)))
     };
     assert_eq!(ask("bob", UserRole::User, "bob"), 403, "sharing does not transfer ownership");
     assert_eq!(ask("zoe", UserRole::User, "bob"), 403);
     assert_eq!(ask("otto", UserRole::Operator, "bob"), 403);
-    assert_eq!(bench.store.workflow(workflow).unwrap().unwrap().user, "zoe");
+    assert_eq!(fixture.store.workflow(workflow).unwrap().unwrap().user, "zoe");
     assert_eq!(ask("adam", UserRole::Admin, "bob"), 200);
-    assert_eq!(bench.store.workflow(workflow).unwrap().unwrap().user, "bob");
+    assert_eq!(fixture.store.workflow(workflow).unwrap().unwrap().user, "bob");
 }

@@ -8,13 +8,13 @@
 
 use crate::access::{Route, routes, status, token};
 use crate::foreign_ids::{make_objects, send_foreign_ids};
-use crate::foreign_objects::{Parts, parts_of};
+use crate::foreign_objects::{ObjectIds, parts_of};
 use crate::job_tokens::{say, welcome};
 use crate::postgres_server;
 use crate::request_operations::{self, held_as, run, write};
 use crate::running_workflows::{begun_of, exchange, introduction, workflow_of};
 use crate::secrets::questions;
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -44,25 +44,25 @@ fn quiet(options: &mut ServeOptions) {
 
 #[test]
 fn rejected_calls_change_nothing() {
-    let bench = Bench::with(quiet);
-    let location = bench.dir.path().join("books.db");
-    check(&bench, location.to_str().unwrap());
+    let fixture = Fixture::with(quiet);
+    let location = fixture.dir.path().join("store.db");
+    check(&fixture, location.to_str().unwrap());
 }
 
 #[test]
 fn rejected_calls_change_nothing_on_postgres() {
     let database = postgres_server::database();
     let store = PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap();
-    let bench = Bench::on(Arc::new(store), quiet);
-    check(&bench, &database.url());
+    let fixture = Fixture::on(Arc::new(store), quiet);
+    check(&fixture, &database.url());
 }
 
 /// Objects of the user zoe.
-struct Victim {
+struct ForeignObjects {
     workflow: WorkflowId,
     /// The callers' relation to the workflow.
     relation: ObjectRelation,
-    parts: Parts,
+    parts: ObjectIds,
     worker: RegistrationReply,
     token: i64,
     group: i64,
@@ -78,12 +78,12 @@ fn import(path: &str) -> Value {
     json!({"dataset": DATASET, "files": [file]})
 }
 
-fn victim(bench: &Bench) -> Victim {
-    let zoe = token(bench, "zoe", UserRole::User, "admin");
-    let workflow = workflow_of(bench, "zoe");
+fn foreign_objects(fixture: &Fixture) -> ForeignObjects {
+    let zoe = token(fixture, "zoe", UserRole::User, "admin");
+    let workflow = workflow_of(fixture, "zoe");
     let send = |method: Method, path: &str, body: &Value| {
-        let url = format!("{}{path}", bench.server.url);
-        let answer = bench.client.request(method, url).bearer_auth(&zoe).json(body).send().unwrap();
+        let url = format!("{}{path}", fixture.server.url);
+        let answer = fixture.client.request(method, url).bearer_auth(&zoe).json(body).send().unwrap();
         let (status, text) = (answer.status(), answer.text().unwrap());
         assert!(status.is_success(), "{path}: {status} {text}");
         serde_json::from_str::<Value>(&text).unwrap()
@@ -102,24 +102,24 @@ fn victim(bench: &Bench) -> Victim {
     let mut request = request_operations::document("of_zoe");
     request["requestor"] = json!("zoe");
     request["payload_config"] = json!({"steps": [{"name": "GEN", "command": MARK}]});
-    let process = held_as(bench, "of_zoe", &request);
+    let process = held_as(fixture, "of_zoe", &request);
     let dag = run(&process, RequestRunStatus::Partial);
     let id = dag.uuid.clone();
-    write(bench, "of_zoe", vec![RequestChange::AddRun(Box::new(dag))]);
+    write(fixture, "of_zoe", vec![RequestChange::AddRun(Box::new(dag))]);
     send(Method::POST, "/api/v1/catalog/import", &import("/data/of/zoe"));
-    let group = bench.store.add_group(MARK, None, SystemClock.now()).unwrap();
-    Victim {
+    let group = fixture.store.add_group(MARK, None, SystemClock.now()).unwrap();
+    ForeignObjects {
         workflow,
         relation: ObjectRelation::Other,
         dag: id,
-        parts: parts_of(bench, workflow),
+        parts: parts_of(fixture, workflow),
         worker: serde_json::from_value(worker).unwrap(),
         token: made["about"]["id"].as_i64().unwrap(),
         group,
     }
 }
 
-impl Victim {
+impl ForeignObjects {
     /// The path of a route for an object of zoe, and the caller's relation to it; `Own` without an object.
     fn aim(&self, route: &Route) -> (String, ObjectRelation) {
         let mut path = route.template.clone();
@@ -176,22 +176,22 @@ struct MatrixCaller {
 }
 
 /// Users with each role and scope, whose names begin with the prefix.
-fn make_callers(bench: &Bench, roles: &[UserRole], prefix: &str) -> Vec<MatrixCaller> {
+fn make_callers(fixture: &Fixture, roles: &[UserRole], prefix: &str) -> Vec<MatrixCaller> {
     let all = roles.iter().flat_map(|role| SCOPES.map(|scope| (*role, scope)));
     let caller = |(role, scope): (UserRole, &str)| {
         let name = format!("{prefix}{role}-{scope}");
-        let token = token(bench, &name, role, scope);
+        let token = token(fixture, &name, role, scope);
         MatrixCaller { name, role, scopes: TokenScopes::parse_name(scope).unwrap(), token }
     };
     all.map(caller).collect()
 }
 
 /// A running job of another user, and a worker in an allocation of another user.
-fn make_bound_callers(bench: &Bench) -> Vec<MatrixCaller> {
-    let bob = token(bench, "bob", UserRole::User, "admin");
-    let workflow = begun_of(bench, "bob", 1);
-    let worker = welcome(bench, &bob, &introduction());
-    let keys = say(bench, &bob, &worker, 1, Vec::new());
+fn make_bound_callers(fixture: &Fixture) -> Vec<MatrixCaller> {
+    let bob = token(fixture, "bob", UserRole::User, "admin");
+    let workflow = begun_of(fixture, "bob", 1);
+    let worker = welcome(fixture, &bob, &introduction());
+    let keys = say(fixture, &bob, &worker, 1, Vec::new());
     let [key] = keys[..] else { panic!("{keys:?}") };
     let claim = JobTokenClaims { worker: worker.worker, work: JobTokenSubject::Job(key) };
     let secret = TokenSecret::random().unwrap();
@@ -203,7 +203,7 @@ fn make_bound_callers(bench: &Bench) -> Vec<MatrixCaller> {
         scopes: vec![format!("allocation:7:{workflow}")],
         expires_at: None,
     };
-    bench.store.add_token(&new, SystemClock.now()).unwrap();
+    fixture.store.add_token(&new, SystemClock.now()).unwrap();
     let caller = |name: &str, scopes, token| MatrixCaller {
         name: name.to_owned(),
         role: UserRole::User,
@@ -216,45 +216,46 @@ fn make_bound_callers(bench: &Bench) -> Vec<MatrixCaller> {
     ]
 }
 
-fn check(bench: &Bench, location: &str) {
-    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
-    let mut victim = victim(bench);
-    let mut callers = make_callers(bench, &UserRole::ALL, "");
-    callers.extend(make_bound_callers(bench));
+fn check(fixture: &Fixture, location: &str) {
+    let document: Value = fixture.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let mut foreign_objects = foreign_objects(fixture);
+    let mut callers = make_callers(fixture, &UserRole::ALL, "");
+    callers.extend(make_bound_callers(fixture));
     let reader = ContentsReader::open(location).unwrap();
-    let (mut refused, mut read) = call_all_routes(bench, &document, &victim, &callers, &reader);
+    let (mut refused, mut read) = call_all_routes(fixture, &document, &foreign_objects, &callers, &reader);
     // The same for members of a group with which zoe shares the workflow.
-    let members = make_callers(bench, &[UserRole::Viewer, UserRole::User], "member-");
-    let shared = bench.store.add_group("shared", None, SystemClock.now()).unwrap();
+    let members = make_callers(fixture, &[UserRole::Viewer, UserRole::User], "member-");
+    let shared = fixture.store.add_group("shared", None, SystemClock.now()).unwrap();
     for MatrixCaller { name, .. } in &members {
-        bench.store.add_member(shared, name, "member", SystemClock.now()).unwrap();
+        fixture.store.add_member(shared, name, "member", SystemClock.now()).unwrap();
     }
-    bench.store.share_workflow(victim.workflow, shared, SystemClock.now()).unwrap();
-    victim.relation = ObjectRelation::Shared;
-    let (refused_to_members, read_by_members) = call_all_routes(bench, &document, &victim, &members, &reader);
+    fixture.store.share_workflow(foreign_objects.workflow, shared, SystemClock.now()).unwrap();
+    foreign_objects.relation = ObjectRelation::Shared;
+    let (refused_to_members, read_by_members) =
+        call_all_routes(fixture, &document, &foreign_objects, &members, &reader);
     assert!(read_by_members > read / 4, "{read_by_members}: members may read it");
-    bench.store.unshare_workflow(victim.workflow, shared, SystemClock.now()).unwrap();
-    victim.relation = ObjectRelation::Other;
+    fixture.store.unshare_workflow(foreign_objects.workflow, shared, SystemClock.now()).unwrap();
+    foreign_objects.relation = ObjectRelation::Other;
     (refused, read) = (refused + refused_to_members, read + read_by_members);
     let before = contents(&reader);
     for route in routes(&document) {
         if route.declared() != RouteAccess::Public {
-            let (path, _) = victim.aim(&route);
+            let (path, _) = foreign_objects.aim(&route);
             let method = Method::from_bytes(route.method.as_bytes()).unwrap();
-            let request = bench.client.request(method, format!("{}{path}", bench.server.url));
-            let body = victim.body(&route, &document);
+            let request = fixture.client.request(method, format!("{}{path}", fixture.server.url));
+            let body = foreign_objects.body(&route, &document);
             let request = if let Some(body) = body { request.json(&body) } else { request };
             assert_eq!(request.send().unwrap().status(), 401, "{} {path}", route.method);
             refused += 1;
         }
     }
     assert_unchanged(&before, &contents(&reader), "without a credential");
-    mix_own_with_foreign(bench, &victim, &reader);
-    let zoe = token(bench, "zoe", UserRole::User, "admin");
-    let mut foreign = make_objects(bench, "zoe", &zoe);
-    foreign.insert("access_groups", victim.group);
+    mix_own_with_foreign(fixture, &foreign_objects, &reader);
+    let zoe = token(fixture, "zoe", UserRole::User, "admin");
+    let mut foreign = make_objects(fixture, "zoe", &zoe);
+    foreign.insert("access_groups", foreign_objects.group);
     let before = contents(&reader);
-    let (accepted, calls) = send_foreign_ids(bench, &document, &foreign, |route| {
+    let (accepted, calls) = send_foreign_ids(fixture, &document, &foreign, |route| {
         assert_kept(&before, &contents(&reader), route);
     });
     eprintln!(
@@ -270,9 +271,9 @@ fn check(bench: &Bench, location: &str) {
 
 /// The numbers of calls that were refused, and of answers that were read.
 fn call_all_routes(
-    bench: &Bench,
+    fixture: &Fixture,
     document: &Value,
-    victim: &Victim,
+    foreign_objects: &ForeignObjects,
     callers: &[MatrixCaller],
     reader: &ContentsReader,
 ) -> (usize, usize) {
@@ -285,23 +286,24 @@ fn call_all_routes(
             if route.template.ends_with("/store") || route.template.ends_with("/stream") {
                 continue;
             }
-            let (path, mut relation) = victim.aim(&route);
-            let body = victim.body(&route, document);
+            let (path, mut relation) = foreign_objects.aim(&route);
+            let body = foreign_objects.body(&route, document);
             if body.as_ref().is_some_and(|body| body.get("workflow_id").is_some()) {
-                relation = victim.relation;
+                relation = foreign_objects.relation;
             }
-            let verdict = decide_access(operation, *role, *scopes, relation);
+            let access_decision = decide_access(operation, *role, *scopes, relation);
             let what = format!("{name}: {} {path} ({operation:?})", route.method);
-            if verdict != AccessDecision::Allow {
-                let got = status(bench, token, &route.method, &path, body.as_ref());
+            if access_decision != AccessDecision::Allow {
+                let got = status(fixture, token, &route.method, &path, body.as_ref());
                 assert!([403, 404].contains(&got), "{what} gave {got}");
                 refused += 1;
             } else if route.method == "GET" {
-                let url = format!("{}{path}", bench.server.url);
-                let answer = bench.client.get(url).bearer_auth(token).send().unwrap();
+                let url = format!("{}{path}", fixture.server.url);
+                let answer = fixture.client.get(url).bearer_auth(token).send().unwrap();
                 let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
                 assert!(got < 500 && got != 401, "{what} gave {got}: {text}");
-                let may_know = *role >= UserRole::Operator || victim.relation == ObjectRelation::Shared;
+                let may_know =
+                    *role >= UserRole::Operator || foreign_objects.relation == ObjectRelation::Shared;
                 assert!(may_know || !text.contains(MARK), "{what} told {text}");
                 read += 1;
             }
@@ -311,13 +313,13 @@ fn call_all_routes(
             for (method, path, body) in
                 [("POST", "/api/v1/catalog/import", Some(import("/of/others"))), ("DELETE", &dataset, None)]
             {
-                let got = status(bench, token, method, path, body.as_ref());
+                let got = status(fixture, token, method, path, body.as_ref());
                 assert!([403, 404].contains(&got), "{name}: {method} {path} gave {got}");
                 refused += 1;
             }
         }
-        if victim.relation == ObjectRelation::Other {
-            refused += ask_the_books(bench, victim, *role, token);
+        if foreign_objects.relation == ObjectRelation::Other {
+            refused += call_store_methods(fixture, foreign_objects, *role, token);
         }
         assert_unchanged(&before, &contents(reader), name);
     }
@@ -325,23 +327,28 @@ fn call_all_routes(
 }
 
 /// Every query and one change of each type, through the store route.
-fn ask_the_books(bench: &Bench, victim: &Victim, role: UserRole, token: &str) -> usize {
+fn call_store_methods(
+    fixture: &Fixture,
+    foreign_objects: &ForeignObjects,
+    role: UserRole,
+    token: &str,
+) -> usize {
     if role >= UserRole::Operator {
         return 0;
     }
-    let job = JobId(victim.parts["jobs"]);
+    let job = JobId(foreign_objects.parts["jobs"]);
     let mut asked = 0;
-    for question in questions(victim.workflow, job) {
-        let url = format!("{}/api/v1/store", bench.server.url);
-        let answer = bench.client.post(url).bearer_auth(token).json(&question).send().unwrap();
+    for question in questions(foreign_objects.workflow, job) {
+        let url = format!("{}/api/v1/store", fixture.server.url);
+        let answer = fixture.client.post(url).bearer_auth(token).json(&question).send().unwrap();
         let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
         assert!([200, 403, 404].contains(&got), "{role}: {} gave {got}: {text}", question.method());
         assert!(!text.contains(MARK), "{role}: {} told {text}", question.method());
         asked += 1;
     }
-    for (method, args) in changes(victim, victim.workflow) {
+    for (method, args) in changes(foreign_objects, foreign_objects.workflow) {
         let body = json!({"method": method, "args": args});
-        let got = status(bench, token, "POST", "/api/v1/store", Some(&body));
+        let got = status(fixture, token, "POST", "/api/v1/store", Some(&body));
         assert!([403, 404].contains(&got), "{role}: {method} gave {got}");
         asked += 1;
     }
@@ -349,13 +356,13 @@ fn ask_the_books(bench: &Bench, victim: &Victim, role: UserRole, token: &str) ->
 }
 
 /// Changes of the victim's objects; `workflow` may be another one, the caller's own.
-fn changes(victim: &Victim, workflow: WorkflowId) -> Vec<(&'static str, Value)> {
-    let part = |noun: &str| victim.parts[noun];
+fn changes(foreign_objects: &ForeignObjects, workflow: WorkflowId) -> Vec<(&'static str, Value)> {
+    let part = |noun: &str| foreign_objects.parts[noun];
     vec![
         ("begin_next_run", json!({"workflow": workflow, "again": [part("jobs")]})),
         ("request_cancel", json!({"workflow": workflow})),
         ("update_workflow", json!({"id": workflow, "update": {"name": "mine"}})),
-        ("archive", json!({"ids": [workflow, victim.workflow], "is_archived": true})),
+        ("archive", json!({"ids": [workflow, foreign_objects.workflow], "is_archived": true})),
         ("delete_workflow", json!({"id": workflow})),
         ("change_priorities", json!({"workflow": workflow, "changes": [[0, 1]]})),
         ("delete_jobs", json!({"workflow": workflow, "jobs": [part("jobs")]})),
@@ -374,19 +381,20 @@ fn changes(victim: &Victim, workflow: WorkflowId) -> Vec<(&'static str, Value)> 
 }
 
 /// A caller names its own workflow together with objects of another user's: those do not change.
-fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader) {
+fn mix_own_with_foreign(fixture: &Fixture, foreign_objects: &ForeignObjects, reader: &ContentsReader) {
     let before = contents(reader);
-    let eve = token(bench, "eve", UserRole::User, "admin");
+    let eve = token(fixture, "eve", UserRole::User, "admin");
     let mut own: Vec<WorkflowId> = Vec::new();
-    for (method, _) in changes(victim, victim.workflow) {
-        let workflow = workflow_of(bench, "eve");
+    for (method, _) in changes(foreign_objects, foreign_objects.workflow) {
+        let workflow = workflow_of(fixture, "eve");
         own.push(workflow);
-        let args = changes(victim, workflow).into_iter().find(|(name, _)| *name == method).unwrap().1;
-        status(bench, &eve, "POST", "/api/v1/store", Some(&json!({"method": method, "args": args})));
+        let args =
+            changes(foreign_objects, workflow).into_iter().find(|(name, _)| *name == method).unwrap().1;
+        status(fixture, &eve, "POST", "/api/v1/store", Some(&json!({"method": method, "args": args})));
     }
-    let workflow = workflow_of(bench, "eve");
-    let parts = parts_of(bench, workflow);
-    let (id, foreign) = (workflow.0, |noun: &str| victim.parts[noun]);
+    let workflow = workflow_of(fixture, "eve");
+    let parts = parts_of(fixture, workflow);
+    let (id, foreign) = (workflow.0, |noun: &str| foreign_objects.parts[noun]);
     let at = "2026-01-01T00:00:00Z";
     for (method, path, body) in [
         (
@@ -418,12 +426,12 @@ fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader)
             format!("/api/v1/workflows/{workflow}/batch_complete_jobs"),
             json!({"completions": [{"job_id": foreign("jobs"), "status": "completed", "run_id": 1}]}),
         ),
-        ("POST", format!("/api/v1/workflows/{workflow}/access_groups/{}", victim.group), json!({})),
+        ("POST", format!("/api/v1/workflows/{workflow}/access_groups/{}", foreign_objects.group), json!({})),
     ] {
-        status(bench, &eve, method, &path, Some(&body));
+        status(fixture, &eve, method, &path, Some(&body));
     }
     assert_kept(&before, &contents(reader), "a change of its own workflow");
-    let jobs = bench.store.jobs(workflow, &JobFilter::default()).unwrap();
+    let jobs = fixture.store.jobs(workflow, &JobFilter::default()).unwrap();
     let foreign_name = |name: &str| name == "secretive";
     assert!(!jobs.iter().any(|job| foreign_name(&job.name)), "{jobs:?}");
 }

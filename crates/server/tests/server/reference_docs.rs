@@ -1,6 +1,6 @@
 //! The reference documents match the server.
 
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -118,10 +118,10 @@ fn checked_in_permissions_are_current() {
 
 #[test]
 fn openapi_document_is_served_and_rendered() {
-    let bench = Bench::new();
-    let served: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let fixture = Fixture::new();
+    let served: Value = fixture.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
     assert_eq!(served["openapi"], "3.1.0");
-    let page = bench.get("/api/v1/docs").send().unwrap();
+    let page = fixture.get("/api/v1/docs").send().unwrap();
     assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
     let page = page.text().unwrap();
     assert!(page.contains("/api/v1/workers/{id}/exchange") && !page.contains("<script"), "{page}");
@@ -129,10 +129,10 @@ fn openapi_document_is_served_and_rendered() {
 
 #[test]
 fn every_metric_is_documented() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     // So that metrics with labels are present.
-    assert_eq!(bench.get("/api/v1/nothing").send().unwrap().status(), 404);
-    let page = bench.get("/metrics").send().unwrap().text().unwrap();
+    assert_eq!(fixture.get("/api/v1/nothing").send().unwrap().status(), 404);
+    let page = fixture.get("/metrics").send().unwrap().text().unwrap();
     let names: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert!(names.len() > 8, "{names:?}");

@@ -1,12 +1,12 @@
 //! Secrets in environments: hidden from callers without the permission in every response.
 
 use crate::access::token;
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use serde_json::Value;
 use windlass_auth::UserRole;
 use windlass_store::model::{
-    AllocationFilter, DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter, JobFilter,
-    ListedJobs, NewJob, NewJobGroup, NewWorkflow, ResultFilter, RevisionFilter,
+    AllocationFilter, DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter,
+    InMemoryJobSource, JobFilter, NewJob, NewJobGroup, NewWorkflow, ResultFilter, RevisionFilter,
 };
 use windlass_store::rpc::StoreCall;
 use windlass_types::worker_messages::AttemptKey;
@@ -21,7 +21,7 @@ fn variable(name: &str, value: &str) -> Vec<(String, String)> {
     vec![(name.to_owned(), value.to_owned()), ("HARMLESS".to_owned(), "shown".to_owned())]
 }
 
-fn with_secrets(bench: &Bench, user: &str) -> WorkflowId {
+fn with_secrets(fixture: &Fixture, user: &str) -> WorkflowId {
     let [of_workflow, of_kind, of_job] = SECRETS;
     let (env, kind_env, job_env) = (
         variable("DB_PASSWORD", of_workflow),
@@ -39,7 +39,7 @@ fn with_secrets(bench: &Bench, user: &str) -> WorkflowId {
         ..NewWorkflow::default()
     };
     let job = NewJob { name: "j", command: "true", job_group: Some(0), env: &job_env, ..NewJob::default() };
-    bench.store.create_workflow(&new, &mut ListedJobs::new([job]), SystemClock.now()).unwrap()
+    fixture.store.create_workflow(&new, &mut InMemoryJobSource::new([job]), SystemClock.now()).unwrap()
 }
 
 /// All store queries that change nothing.
@@ -129,17 +129,17 @@ const CHANGES: &[&str] = &[
     "apply_schedule",
 ];
 
-fn ask(bench: &Bench, token: &str, question: &StoreCall) -> (u16, String) {
-    let url = format!("{}/api/v1/store", bench.server.url);
-    let answer = bench.client.post(url).bearer_auth(token).json(question).send().unwrap();
+fn ask(fixture: &Fixture, token: &str, question: &StoreCall) -> (u16, String) {
+    let url = format!("{}/api/v1/store", fixture.server.url);
+    let answer = fixture.client.post(url).bearer_auth(token).json(question).send().unwrap();
     (answer.status().as_u16(), answer.text().unwrap())
 }
 
 /// The responses to all queries, and to the same queries by REST, together.
-fn everything(bench: &Bench, token: &str, workflow: WorkflowId, job: JobId) -> String {
+fn everything(fixture: &Fixture, token: &str, workflow: WorkflowId, job: JobId) -> String {
     let mut heard = String::new();
     for question in questions(workflow, job) {
-        let (status, text) = ask(bench, token, &question);
+        let (status, text) = ask(fixture, token, &question);
         assert!([200, 404].contains(&status), "{}: {status} {text}", question.method());
         heard += &text;
     }
@@ -150,7 +150,7 @@ fn everything(bench: &Bench, token: &str, workflow: WorkflowId, job: JobId) -> S
         format!("jobs/{job}"),
         format!("workflows/{workflow}/running_jobs"),
     ] {
-        let request = bench.client.get(format!("{}/api/v1/{path}", bench.server.url)).bearer_auth(token);
+        let request = fixture.client.get(format!("{}/api/v1/{path}", fixture.server.url)).bearer_auth(token);
         heard += &request.send().unwrap().text().unwrap();
     }
     heard
@@ -158,27 +158,27 @@ fn everything(bench: &Bench, token: &str, workflow: WorkflowId, job: JobId) -> S
 
 #[test]
 fn secrets_are_shown_to_the_workflow_owner_only() {
-    let bench = Bench::new();
-    let workflow = with_secrets(&bench, "zoe");
-    let job = bench.store.jobs(workflow, &JobFilter::default()).unwrap()[0].id;
-    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
-    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
+    let fixture = Fixture::new();
+    let workflow = with_secrets(&fixture, "zoe");
+    let job = fixture.store.jobs(workflow, &JobFilter::default()).unwrap()[0].id;
+    let group = fixture.store.add_group("team", None, SystemClock.now()).unwrap();
+    fixture.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
     for role in UserRole::ALL {
         let user = format!("{role}-member");
-        bench.store.add_member(group, &user, "member", SystemClock.now()).unwrap();
-        let heard = everything(&bench, &token(&bench, &user, role, "admin"), workflow, job);
+        fixture.store.add_member(group, &user, "member", SystemClock.now()).unwrap();
+        let heard = everything(&fixture, &token(&fixture, &user, role, "admin"), workflow, job);
         for secret in SECRETS {
             assert!(!heard.contains(secret), "{role}: {heard}");
         }
         assert!(heard.contains("********") && heard.contains("shown"), "{role}: {heard}");
-        let stranger = token(&bench, &format!("{role}-stranger"), role, "admin");
-        let heard = everything(&bench, &stranger, workflow, job);
+        let stranger = token(&fixture, &format!("{role}-stranger"), role, "admin");
+        let heard = everything(&fixture, &stranger, workflow, job);
         assert!(!SECRETS.iter().any(|secret| heard.contains(secret)), "{role}: {heard}");
     }
-    let own = everything(&bench, &token(&bench, "zoe", UserRole::User, "write"), workflow, job);
+    let own = everything(&fixture, &token(&fixture, "zoe", UserRole::User, "write"), workflow, job);
     assert!(SECRETS.iter().all(|secret| own.contains(secret)), "{own}");
     for (role, scope) in [(UserRole::User, "read"), (UserRole::User, "worker"), (UserRole::Viewer, "write")] {
-        let less = everything(&bench, &token(&bench, "zoe", role, scope), workflow, job);
+        let less = everything(&fixture, &token(&fixture, "zoe", role, scope), workflow, job);
         assert!(!SECRETS.iter().any(|secret| less.contains(secret)), "{role} {scope}: {less}");
     }
 }
@@ -193,11 +193,11 @@ fn every_store_method_is_covered() {
 
 #[test]
 fn export_with_redacted_secrets_can_be_imported() {
-    let bench = Bench::new();
-    let workflow = with_secrets(&bench, "zoe");
-    let otto = token(&bench, "otto", UserRole::Operator, "admin");
+    let fixture = Fixture::new();
+    let workflow = with_secrets(&fixture, "zoe");
+    let otto = token(&fixture, "otto", UserRole::Operator, "admin");
     let (status, text) =
-        ask(&bench, &otto, &StoreCall::Export { id: workflow, options: ExportOptions::default() });
+        ask(&fixture, &otto, &StoreCall::Export { id: workflow, options: ExportOptions::default() });
     assert_eq!(status, 200);
     let export: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(export["ok"]["workflow"]["env"]["DB_PASSWORD"], "********");

@@ -1,22 +1,22 @@
 //! The store over HTTP behaves like the local store.
 
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use reqwest::blocking::{Body, Client};
 use std::io::Read;
-use windlass_store::model::{EventSeverity, JobFilter, ListedJobs, NewEvent, NewJob, NewWorkflow};
+use windlass_store::model::{EventSeverity, InMemoryJobSource, JobFilter, NewEvent, NewJob, NewWorkflow};
 use windlass_store::rpc::{RpcStore, RpcTransport, StoreCall};
 use windlass_store::{Store, StoreError, StoreLocation};
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::{SystemClock, Timestamp, WorkflowId};
 
 /// The simplest transport to a server.
-struct Http {
+struct TestTransport {
     client: Client,
     url: String,
     token: String,
 }
 
-impl Http {
+impl TestTransport {
     fn post(&self, path: &str, kind: &str, body: Body) -> Vec<u8> {
         let request = self.client.post(format!("{}/api/v1{path}", self.url)).bearer_auth(&self.token);
         let answer = request.header("content-type", kind).body(body).send();
@@ -24,7 +24,7 @@ impl Http {
     }
 }
 
-impl RpcTransport for Http {
+impl RpcTransport for TestTransport {
     fn location(&self) -> StoreLocation {
         StoreLocation::Server(self.url.clone())
     }
@@ -38,71 +38,75 @@ impl RpcTransport for Http {
     }
 }
 
-fn remote(bench: &Bench) -> RpcStore<Http> {
-    let (client, url, token) = (bench.client.clone(), bench.server.url.clone(), bench.server.token.clone());
-    RpcStore::new(Http { client, url, token })
+fn remote(fixture: &Fixture) -> RpcStore<TestTransport> {
+    let (client, url, token) =
+        (fixture.client.clone(), fixture.server.url.clone(), fixture.server.token.clone());
+    RpcStore::new(TestTransport { client, url, token })
 }
 
 fn create(store: &dyn Store, jobs: u32) -> WorkflowId {
     let names: Vec<String> = (0..jobs).map(|index| format!("job_{index}")).collect();
     let jobs = names.iter().map(|name| NewJob { name, command: "true", ..NewJob::default() });
     let new = NewWorkflow { name: "sim", user: "another user", ..NewWorkflow::default() };
-    store.create_workflow(&new, &mut ListedJobs::new(jobs), SystemClock.now()).unwrap()
+    store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), SystemClock.now()).unwrap()
 }
 
 #[test]
 fn a_submitted_workflow_is_shared_with_the_groups_of_its_spec() {
-    let bench = Bench::new();
-    let remote = remote(&bench);
+    let fixture = Fixture::new();
+    let remote = remote(&fixture);
     let settings = WorkflowSettings { access_groups: vec!["lab".to_owned()], ..WorkflowSettings::default() };
     let new = NewWorkflow { name: "sim", user: "me", settings: Some(&settings), ..NewWorkflow::default() };
     let jobs = || [NewJob { name: "a", command: "true", ..NewJob::default() }].into_iter();
-    let refused = remote.create_workflow(&new, &mut ListedJobs::new(jobs()), SystemClock.now()).unwrap_err();
+    let refused =
+        remote.create_workflow(&new, &mut InMemoryJobSource::new(jobs()), SystemClock.now()).unwrap_err();
     assert!(refused.to_string().contains("there is no access group `lab`"), "{refused}");
-    assert!(bench.store.workflows().unwrap().is_empty(), "nothing is created");
-    let made = bench.post("/api/v1/access_groups").json(&serde_json::json!({"name": "lab"})).send().unwrap();
+    assert!(fixture.store.workflows().unwrap().is_empty(), "nothing is created");
+    let made =
+        fixture.post("/api/v1/access_groups").json(&serde_json::json!({"name": "lab"})).send().unwrap();
     assert_eq!(made.status(), 200);
-    let id = remote.create_workflow(&new, &mut ListedJobs::new(jobs()), SystemClock.now()).unwrap();
-    let shared = bench.store.groups_sharing(id).unwrap();
+    let id = remote.create_workflow(&new, &mut InMemoryJobSource::new(jobs()), SystemClock.now()).unwrap();
+    let shared = fixture.store.groups_sharing(id).unwrap();
     assert_eq!(shared.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["lab"]);
 }
 
 #[test]
 fn workflow_is_created_read_and_changed_remotely() {
-    let bench = Bench::new();
-    let remote = remote(&bench);
+    let fixture = Fixture::new();
+    let remote = remote(&fixture);
     let id = create(&remote, 3000);
     let row = remote.workflow(id).unwrap().unwrap();
     assert_eq!((row.name.as_str(), row.user.as_str()), ("sim", "owner"), "the creator is the owner");
     assert_eq!(remote.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
-    assert_eq!(bench.store.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
+    assert_eq!(fixture.store.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
     assert!(matches!(remote.load_jobs(WorkflowId(77)), Err(StoreError::NoSuchWorkflow(WorkflowId(77)))));
 }
 
 #[test]
 fn incomplete_upload_creates_no_workflow() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let cut = "{\"workflow\": {\"name\": \"half\"}}\n";
-    let answer = bench.post("/api/v1/store/create").header("content-type", "application/x-ndjson").body(cut);
+    let answer =
+        fixture.post("/api/v1/store/create").header("content-type", "application/x-ndjson").body(cut);
     let answer = answer.send().unwrap();
     assert!(answer.status().is_client_error(), "{}", answer.status());
-    assert!(bench.store.workflows().unwrap().is_empty());
+    assert!(fixture.store.workflows().unwrap().is_empty());
 }
 
 #[test]
 fn unlisted_store_calls_are_rejected() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     for method in ["submit", "add_worker", "begin_run", "drop_everything"] {
         let body = serde_json::json!({"method": method, "args": {}});
-        let answer = bench.post("/api/v1/store").json(&body).send().unwrap();
+        let answer = fixture.post("/api/v1/store").json(&body).send().unwrap();
         assert_eq!(answer.status(), 422, "{method}");
     }
 }
 
 #[test]
 fn changes_record_their_user() {
-    let bench = Bench::new();
-    let remote = remote(&bench);
+    let fixture = Fixture::new();
+    let remote = remote(&fixture);
     let id = create(&remote, 1);
     let noted = NewEvent {
         workflow: Some(id),
@@ -113,6 +117,6 @@ fn changes_record_their_user() {
         data: None,
     };
     remote.add_event(&noted, SystemClock.now()).unwrap();
-    let events = bench.store.events(Some(id), &windlass_store::model::EventFilter::default()).unwrap();
+    let events = fixture.store.events(Some(id), &windlass_store::model::EventFilter::default()).unwrap();
     assert!(events.iter().all(|event| event.actor == "owner"), "{events:?}");
 }

@@ -12,21 +12,21 @@ use windlass_store::model::{EventSeverity, NewEvent};
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::SystemClock;
 
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) server: RunningServer,
     pub(crate) store: Arc<dyn StoreDatabase>,
     pub(crate) client: Client,
     pub(crate) dir: tempfile::TempDir,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let opened = SqliteStore::open_or_create(dir.path().join("books.db")).unwrap();
+        let opened = SqliteStore::open_or_create(dir.path().join("store.db")).unwrap();
         Self::start(Arc::new(opened.store), dir, change)
     }
 
@@ -94,23 +94,23 @@ pub(crate) fn event(category: &str, severity: EventSeverity) -> NewEvent {
 }
 
 /// The bytes of a request, as a client would send them.
-pub(crate) fn wire(bench: &Bench, method: &str, path: &str, body: &str) -> String {
-    wire_as(bench, &bench.server.token, method, path, body)
+pub(crate) fn wire(fixture: &Fixture, method: &str, path: &str, body: &str) -> String {
+    wire_as(fixture, &fixture.server.token, method, path, body)
 }
 
 /// The same with another token.
-pub(crate) fn wire_as(bench: &Bench, token: &str, method: &str, path: &str, body: &str) -> String {
+pub(crate) fn wire_as(fixture: &Fixture, token: &str, method: &str, path: &str, body: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        bench.address(),
+        fixture.address(),
         token,
         body.len()
     )
 }
 
 /// Sends this and disconnects at once, ignoring the response.
-pub(crate) fn say_and_hang_up(bench: &Bench, bytes: &[u8]) {
-    let mut stream = bench.connect();
+pub(crate) fn say_and_hang_up(fixture: &Fixture, bytes: &[u8]) {
+    let mut stream = fixture.connect();
     // The server may reject the request before it has read all of it.
     drop(stream.write_all(bytes));
     drop(stream.shutdown(Shutdown::Both));

@@ -1,6 +1,6 @@
 //! TLS, with certificates made by the `openssl` program and reloaded while the server runs.
 
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use reqwest::blocking::Client;
 use reqwest::{Certificate, Identity};
 use std::path::{Path, PathBuf};
@@ -164,18 +164,18 @@ fn reloaded_certificates_apply_to_new_connections() {
         client_crl: Vec::new(),
         require_client_cert: false,
     };
-    let bench = Bench::with(|options| options.tls = Some(tls));
-    let url = &bench.server.url;
+    let fixture = Fixture::with(|options| options.tls = Some(tls));
+    let url = &fixture.server.url;
     assert!(url.starts_with("https://"));
     assert_eq!(health(url, trusting(&first)).unwrap(), 200);
     assert!(health(url, trusting(&second)).is_err());
     install(&second);
-    bench.server.reload().unwrap();
+    fixture.server.reload().unwrap();
     assert_eq!(health(url, trusting(&second)).unwrap(), 200);
     assert!(health(url, trusting(&first)).is_err());
     // An invalid file changes nothing.
     std::fs::write(&cert, "rubbish").unwrap();
-    bench.server.reload().unwrap_err();
+    fixture.server.reload().unwrap_err();
     assert_eq!(health(url, trusting(&second)).unwrap(), 200);
 }
 
@@ -193,15 +193,15 @@ fn required_client_certificates_must_be_of_the_authority() {
         client_crl: Vec::new(),
         require_client_cert: true,
     };
-    let bench = Bench::with(|options| options.tls = Some(tls));
-    let url = &bench.server.url;
+    let fixture = Fixture::with(|options| options.tls = Some(tls));
+    let url = &fixture.server.url;
     assert!(health(url, trusting(&ours)).is_err());
     assert!(health(url, trusting(&ours).identity(theirs.identity("ana"))).is_err());
     assert_eq!(health(url, trusting(&ours).identity(ours.identity("ana"))).unwrap(), 200);
 }
 
 /// A server with this auth file that accepts client certificates of these CAs.
-fn known_by(ours: &Authority, authorities: &[&Authority], lists: Vec<PathBuf>, auth: &str) -> Bench {
+fn known_by(ours: &Authority, authorities: &[&Authority], lists: Vec<PathBuf>, auth: &str) -> Fixture {
     let all: String =
         authorities.iter().map(|one| std::fs::read_to_string(one.file("ca.pem")).unwrap()).collect();
     std::fs::write(ours.file("all.pem"), all).unwrap();
@@ -214,13 +214,13 @@ fn known_by(ours: &Authority, authorities: &[&Authority], lists: Vec<PathBuf>, a
         require_client_cert: false,
     };
     let auth = ours.file("auth.toml");
-    Bench::with(move |options| (options.tls, options.auth_config) = (Some(tls), Some(auth)))
+    Fixture::with(move |options| (options.tls, options.auth_config) = (Some(tls), Some(auth)))
 }
 
 /// The user of this certificate, or the error code.
-fn me(bench: &Bench, server: &Authority, client: &Authority, name: &str) -> String {
+fn me(fixture: &Fixture, server: &Authority, client: &Authority, name: &str) -> String {
     let client = trusting(server).identity(client.identity(name)).build().unwrap();
-    let answer = client.get(format!("{}/api/v1/me", bench.server.url)).send().unwrap();
+    let answer = client.get(format!("{}/api/v1/me", fixture.server.url)).send().unwrap();
     let body: serde_json::Value = answer.json().unwrap();
     body["user"].as_str().or(body["code"].as_str()).unwrap().to_owned()
 }
@@ -234,10 +234,10 @@ fn subject_with_unreadable_part_is_rejected() {
     ours.certify_as("bmp", "0.OU=\u{e9}t\u{e9}\nCN=ana", "pkix");
     ours.certify_as("t61", "0.OU=\u{e9}t\u{e9}\nCN=ana", "nombstr");
     ours.certify_as("both", "CN=ana\n+OU=x", "utf8only");
-    let bench = known_by(&ours, &[&ours], Vec::new(), "[certificates]\n'CN=ana' = 'ana'\n");
-    assert_eq!(me(&bench, &ours, &ours, "ana"), "ana");
+    let fixture = known_by(&ours, &[&ours], Vec::new(), "[certificates]\n'CN=ana' = 'ana'\n");
+    assert_eq!(me(&fixture, &ours, &ours, "ana"), "ana");
     for name in ["bmp", "t61", "both"] {
-        assert_eq!(me(&bench, &ours, &ours, name), "bad_credentials", "{name}");
+        assert_eq!(me(&fixture, &ours, &ours, name), "bad_credentials", "{name}");
     }
 }
 
@@ -247,13 +247,19 @@ fn token_expires_with_its_certificate() {
     let ours = Authority::new(dir.path(), "ours");
     ours.certify("server");
     ours.certify_as("ana", "CN=ana", "utf8only");
-    let bench = known_by(&ours, &[&ours], Vec::new(), "[certificates]\n'CN=ana' = 'ana'\n");
+    let fixture = known_by(&ours, &[&ours], Vec::new(), "[certificates]\n'CN=ana' = 'ana'\n");
     let client = trusting(&ours).identity(ours.identity("ana")).build().unwrap();
     let make = |new: serde_json::Value| -> serde_json::Value {
-        client.post(format!("{}/api/v1/tokens", bench.server.url)).json(&new).send().unwrap().json().unwrap()
+        client
+            .post(format!("{}/api/v1/tokens", fixture.server.url))
+            .json(&new)
+            .send()
+            .unwrap()
+            .json()
+            .unwrap()
     };
     make(serde_json::json!({"name": "lasting", "scopes": ["read"]}));
-    let kept = bench.store.tokens(Some("ana")).unwrap();
+    let kept = fixture.store.tokens(Some("ana")).unwrap();
     let days =
         kept[0].expires_at.expect("it ends").since(windlass_types::SystemClock.now()).as_secs() / 86_400;
     assert_eq!(days, 1, "within the two days of the certificate");
@@ -270,10 +276,10 @@ fn revoked_certificate_is_rejected() {
     ours.certify_as("bob", "CN=bob", "utf8only");
     ours.revoke("ana");
     let auth = "[certificates]\n'CN=ana' = 'ana'\n'CN=bob' = 'bob'\n";
-    let bench = known_by(&ours, &[&ours], vec![ours.file("crl.pem")], auth);
-    assert_eq!(me(&bench, &ours, &ours, "bob"), "bob");
-    assert!(health(&bench.server.url, trusting(&ours).identity(ours.identity("ana"))).is_err());
-    assert_eq!(health(&bench.server.url, trusting(&ours)).unwrap(), 200, "without a certificate");
+    let fixture = known_by(&ours, &[&ours], vec![ours.file("crl.pem")], auth);
+    assert_eq!(me(&fixture, &ours, &ours, "bob"), "bob");
+    assert!(health(&fixture.server.url, trusting(&ours).identity(ours.identity("ana"))).is_err());
+    assert_eq!(health(&fixture.server.url, trusting(&ours)).unwrap(), 200, "without a certificate");
 }
 
 #[test]
@@ -284,7 +290,7 @@ fn subjects_are_bound_to_their_authority() {
     ours.certify_as("ana", "CN=ana", "utf8only");
     theirs.certify_as("ana", "CN=ana", "utf8only");
     let auth = "[certificates]\n'CN=ana' = { user = 'ana', ca = 'ca.pem' }\n";
-    let bench = known_by(&ours, &[&ours, &theirs], Vec::new(), auth);
-    assert_eq!(me(&bench, &ours, &ours, "ana"), "ana");
-    assert_eq!(me(&bench, &ours, &theirs, "ana"), "bad_credentials");
+    let fixture = known_by(&ours, &[&ours, &theirs], Vec::new(), auth);
+    assert_eq!(me(&fixture, &ours, &ours, "ana"), "ana");
+    assert_eq!(me(&fixture, &ours, &theirs, "ana"), "bad_credentials");
 }

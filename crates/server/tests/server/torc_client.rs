@@ -1,7 +1,7 @@
 //! The Torc contract as its clients see it: Torc's own Python client, and schemathesis, which tests
 //! everything that the OpenAPI document allows.
 
-use crate::test_server::Bench;
+use crate::test_server::Fixture;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -27,31 +27,31 @@ fn script(name: &str) -> PathBuf {
 }
 
 #[track_caller]
-fn run_script(bench: &Bench, name: &str, arguments: &[&str]) {
+fn run_script(fixture: &Fixture, name: &str, arguments: &[&str]) {
     let mut command = Command::new(program("python"));
-    command.arg(script(name)).args([&bench.server.url, &bench.server.token]).args(arguments);
+    command.arg(script(name)).args([&fixture.server.url, &fixture.server.token]).args(arguments);
     // Write no files next to the scripts.
     must_succeed(command.env("PYTHONDONTWRITEBYTECODE", "1"));
 }
 
 #[test]
 fn torc_python_client_works_under_its_prefix() {
-    let bench = Bench::new();
-    run_script(&bench, "session.py", &["torc-service/v1"]);
+    let fixture = Fixture::new();
+    run_script(&fixture, "session.py", &["torc-service/v1"]);
 }
 
 #[test]
 fn torc_python_client_works_under_our_prefix() {
-    let bench = Bench::new();
-    run_script(&bench, "session.py", &["api/v1"]);
+    let fixture = Fixture::new();
+    run_script(&fixture, "session.py", &["api/v1"]);
 }
 
-fn schemathesis(bench: &Bench, general: &[&str], arguments: &[&str]) {
+fn schemathesis(fixture: &Fixture, general: &[&str], arguments: &[&str]) {
     let mut command = Command::new(program("schemathesis"));
     command
         .args(general)
-        .args(["run", &format!("{}/api/v1/openapi.json", bench.server.url)])
-        .args(["--header", &format!("Authorization: Bearer {}", bench.server.token)])
+        .args(["run", &format!("{}/api/v1/openapi.json", fixture.server.url)])
+        .args(["--header", &format!("Authorization: Bearer {}", fixture.server.token)])
         .args(["--include-path-regex", "^/torc-service/v1/"])
         .args(["--exclude-path-regex", "/stream$"])
         .args(["--phases", "coverage,fuzzing", "--max-examples", "3", "--max-time", "30"])
@@ -63,21 +63,21 @@ fn schemathesis(bench: &Bench, general: &[&str], arguments: &[&str]) {
         ])
         .args(["--no-color", "--suppress-health-check", "all"])
         .args(arguments)
-        .current_dir(bench.dir.path());
+        .current_dir(fixture.dir.path());
     must_succeed(&mut command);
 }
 
 /// For every documented request, the response has a documented status and shape, and is not an internal error.
 #[test]
 fn documented_requests_get_documented_responses() {
-    schemathesis(&Bench::new(), &[], &[]);
+    schemathesis(&Fixture::new(), &[], &[]);
 }
 
 /// The same with existing objects, since random ids find nothing. Deletions are excluded, so that they stay.
 #[test]
 fn existing_objects_get_documented_responses() {
-    let bench = Bench::new();
-    run_script(&bench, "furnish.py", &[]);
+    let fixture = Fixture::new();
+    run_script(&fixture, "furnish.py", &[]);
     let config = script("schemathesis.toml");
-    schemathesis(&bench, &["--config-file", config.to_str().unwrap()], &["--exclude-method", "DELETE"]);
+    schemathesis(&fixture, &["--config-file", config.to_str().unwrap()], &["--exclude-method", "DELETE"]);
 }

@@ -5,9 +5,9 @@
 //! | `mod.rs` | workflows, units, nodes |
 //! | `runs.rs` | submitting, stopping, pausing and observing runs |
 //! | `units.rs` | landing, nodes and end of units |
-//! | `attempt_fate.rs` | the fate of attempts |
+//! | `attempt_outcome.rs` | the outcomes of attempts |
 
-mod attempt_fate;
+mod attempt_outcome;
 mod runs;
 mod units;
 
@@ -35,7 +35,7 @@ pub(crate) struct SimulatedBackends {
     /// Workflow indexes by the directory that all runs of a round share.
     directories: BTreeMap<String, usize>,
     /// Runs that were reported as not running; they must not be submitted later.
-    renounced_runs: BTreeSet<String>,
+    abandoned_runs: BTreeSet<String>,
     attempts: u64,
     /// Whether the HTCondor schedd responds.
     pub(crate) is_schedd_up: bool,
@@ -47,7 +47,7 @@ impl SimulatedBackends {
         Self {
             workflows: Vec::new(),
             directories: BTreeMap::new(),
-            renounced_runs: BTreeSet::new(),
+            abandoned_runs: BTreeSet::new(),
             attempts: 0,
             is_schedd_up: true,
             random: SeededRandom::for_part(seed, "grid"),

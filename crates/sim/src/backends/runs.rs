@@ -38,7 +38,7 @@ impl RequestSimulation {
         closed: BTreeSet<String>,
     ) -> Result<BackendRunRef, BackendUnavailable> {
         self.check_backend_up(&run.backend)?;
-        if self.backends.renounced_runs.contains(&run.uuid) {
+        if self.backends.abandoned_runs.contains(&run.uuid) {
             self.record_violation(
                 request,
                 format!("{} is submitted, but was reported as not running", run.uuid),
@@ -141,7 +141,7 @@ impl RequestSimulation {
         self.check_backend_up(&run.backend)?;
         let known = self.backends.directories.get(&run.submit_dir).copied();
         let Some(at) = known.filter(|&at| self.backends.workflows[at].runs.contains(&run.uuid)) else {
-            self.backends.renounced_runs.insert(run.uuid.clone());
+            self.backends.abandoned_runs.insert(run.uuid.clone());
             return Ok(None);
         };
         if self.backends.workflows[at].active_run.as_ref() == Some(&run.uuid) {

@@ -144,10 +144,10 @@ impl RequestSimulation {
             node.state = SimulatedNodeState::Running(attempt);
         }
         self.grid.sites[site].running.insert(attempt, id);
-        let fate = self.decide_attempt_fate(id, site);
+        let outcome = self.decide_attempt_outcome(id, site);
         self.schedule_after(
-            fate.after,
-            SimulationEvent::Attempt { id, attempt, site, failure: fate.failure.map(Box::new) },
+            outcome.after,
+            SimulationEvent::Attempt { id, attempt, site, failure: outcome.failure.map(Box::new) },
         );
     }
 

@@ -67,19 +67,19 @@ impl RequestSimulation {
         if self.grid.find_number(&ban.site).is_none() {
             return Err(format!("{} is banned, but is not a site", ban.site));
         }
-        let longest = commit.at.after(Duration::from_hours(24 * 7));
+        let longest = commit.at.plus(Duration::from_hours(24 * 7));
         if ban.by == bans::LIFECYCLE_ACTOR && !(commit.at < ban.expires_at && ban.expires_at <= longest) {
             return Err(format!("the ban of {} lasts until {}", ban.site, ban.expires_at));
         }
         let Some(request) = ban.request.as_ref().filter(|_| ban.by == bans::LIFECYCLE_ACTOR) else {
             return Ok(());
         };
-        let wish = &self.store.views[request].row.request;
+        let definition = &self.store.views[request].row.request;
         let banned = self.store.banned_sites(request, commit.at);
         let usable = |site: &&String| {
             !banned.contains(*site)
-                && !wish.site_blacklist.contains(site)
-                && (wish.site_whitelist.is_empty() || wish.site_whitelist.contains(site))
+                && !definition.site_blacklist.contains(site)
+                && (definition.site_whitelist.is_empty() || definition.site_whitelist.contains(site))
         };
         let names = self.grid.names();
         let left = names.iter().filter(usable).count();

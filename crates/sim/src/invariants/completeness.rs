@@ -88,7 +88,7 @@ impl RequestSimulation {
 
     /// Whether a file is bad, or was excluded by a person.
     fn may_exclude(&self, request: &str, lfn: &str) -> bool {
-        self.request_facts[request].data.flaws.contains_key(lfn)
+        self.request_facts[request].data.defects.contains_key(lfn)
             || self.invariants.excluded_files.get(request).is_some_and(|files| files.contains(lfn))
     }
 
@@ -116,7 +116,8 @@ fn why_stalled(view: &RequestView, now: Timestamp) -> Option<String> {
             | RequestStatus::Resubmitting
             | RequestStatus::Partial
     );
-    let is_wish_old = view.row.wanted.as_ref().is_some_and(|wanted| now.since(wanted.at) > 4 * MAX_IDLE_TIME);
+    let is_command_old =
+        view.row.wanted.as_ref().is_some_and(|wanted| now.since(wanted.at) > 4 * MAX_IDLE_TIME);
     // All it waits for existed at the last change at the latest.
     let is_over = view.run.as_ref().is_some_and(|run| run.status.is_over()) && view.steps.is_empty();
     let is_idle = view.row.status == RequestStatus::Active && is_over;
@@ -124,7 +125,7 @@ fn why_stalled(view: &RequestView, now: Timestamp) -> Option<String> {
         () if is_ours && for_so_long > MAX_IDLE_TIME => {
             Some(format!("it has been {} for too long", view.row.status))
         }
-        () if is_wish_old => Some(format!("its command is not processed: {:?}", view.row.wanted)),
+        () if is_command_old => Some(format!("its command is not processed: {:?}", view.row.wanted)),
         () if is_idle && now.since(view.row.updated_at) > MAX_IDLE_TIME => {
             Some("its run is over and its output steps are done, but nothing follows".to_owned())
         }

@@ -1,7 +1,7 @@
 //! The events in the outputs: each at most once, despite retries.
 
 use std::collections::BTreeMap;
-use windlass_core::round_plan::{NodeInput, RoundPlan};
+use windlass_core::round_plan::{PlanJobInput, RoundPlan};
 use windlass_types::catalog::CatalogFile;
 
 /// Disjoint ranges: first → last.
@@ -66,7 +66,7 @@ impl EventCoverage {
 }
 
 /// Returns the positions of the events that a job reads from a file.
-fn event_positions(input: &NodeInput<'_>, file: &CatalogFile) -> Vec<(u64, u64)> {
+fn event_positions(input: &PlanJobInput<'_>, file: &CatalogFile) -> Vec<(u64, u64)> {
     if let Some(window) = input.event_window() {
         return vec![window];
     }

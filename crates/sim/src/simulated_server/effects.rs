@@ -35,21 +35,21 @@ impl RequestSimulation {
         let together = self.server.memory.running_effects.remove(key).unwrap_or_default();
         for begun in together {
             let (news, pause) = self.attempt_effect(&key.request, &begun);
-            let until = self.now.after(pause);
-            let mind = &mut self.server.memory;
-            mind.paused_effects.insert((key.request.clone(), begun.effect.effect_key()), until);
-            mind.news.entry(key.request.clone()).or_default().extend(news);
+            let until = self.now.plus(pause);
+            let memory = &mut self.server.memory;
+            memory.paused_effects.insert((key.request.clone(), begun.effect.effect_key()), until);
+            memory.news.entry(key.request.clone()).or_default().extend(news);
         }
         self.wake_server(&key.request);
     }
 
     /// Attempts an effect; it may fail, or its response may be lost.
     fn attempt_effect(&mut self, request: &str, begun: &StartedEffect) -> (Vec<LifecycleEvent>, Duration) {
-        let is_windy = !self.is_calm;
-        if is_windy && self.server.random.chance(failure_rates::EFFECT_FAILS) {
+        let may_fail = !self.are_faults_over;
+        if may_fail && self.server.random.chance(failure_rates::EFFECT_FAILS) {
             return self.failed_effect_events(begun);
         }
-        if is_windy && self.server.random.chance(failure_rates::ANSWER_LOST) {
+        if may_fail && self.server.random.chance(failure_rates::ANSWER_LOST) {
             self.perform_effect(request, begun);
             return self.failed_effect_events(begun);
         }

@@ -7,14 +7,14 @@
 //! | `reconcile_pass.rs` | decisions, commits and effects |
 //! | `effects.rs` | performing effects |
 //! | `bans.rs` | promotion and expiry of bans |
-//! | `learning.rs` | resource usage for planning the next round |
+//! | `round_usage.rs` | resource usage for planning the next round |
 //! | `planning.rs` | planning and crediting of rounds |
 
 mod bans;
 mod effects;
-mod learning;
 mod planning;
 mod reconcile_pass;
+mod round_usage;
 
 pub(crate) use planning::round_directory;
 
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use windlass_core::requests::RequestView;
 use windlass_core::requests::lifecycle::{LifecycleEffect, LifecycleEvent};
-use windlass_core::requests::rows::{BlockRow, RequestProcess, RunRow};
+use windlass_core::requests::rows::{BlockRow, RequestProgress, RunRow};
 use windlass_types::Timestamp;
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ enum EffectSubject {
 #[derive(Clone, Debug)]
 struct StartedEffect {
     effect: LifecycleEffect,
-    process: Option<RequestProcess>,
+    process: Option<RequestProgress>,
     run: Option<RunRow>,
     block: Option<BlockRow>,
 }
@@ -105,7 +105,7 @@ impl RequestSimulation {
     pub(crate) fn wake_server(&mut self, request: &str) {
         if self.server.is_up {
             self.server.memory.notified_requests.insert(request.to_owned());
-            self.schedule_pass(self.now.after(Duration::from_secs(2)));
+            self.schedule_pass(self.now.plus(Duration::from_secs(2)));
         }
     }
 
@@ -127,8 +127,8 @@ impl RequestSimulation {
         self.statistics.crashes += 1;
         self.server.is_up = false;
         self.server.generation += 1;
-        let mind = std::mem::take(&mut self.server.memory);
-        for (key, effects) in mind.running_effects {
+        let memory = std::mem::take(&mut self.server.memory);
+        for (key, effects) in memory.running_effects {
             let done = self.server.random.number_below(effects.len() as u64 + 1) as usize;
             for begun in &effects[..done] {
                 self.perform_effect(&key.request, begun);

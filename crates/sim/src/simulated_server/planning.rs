@@ -10,10 +10,10 @@ use windlass_core::adaptive::{self, RoundRecord};
 use windlass_core::requests::input_files::{self, FilePart, RemainingInput, RoundUnitOutcome, UnitInput};
 use windlass_core::requests::lifecycle::{EffectFailure, LifecycleEvent, PlannedRound, PlannedRun};
 use windlass_core::requests::rows::{
-    BackendRunRef, RequestFileCounts, RequestFileRow, RequestProcess, RoundExtent, RunRow, RunTotals,
+    BackendRunRef, RequestFileCounts, RequestFileRow, RequestProgress, RoundExtent, RunRow, RunTotals,
 };
-use windlass_core::requests::{rounds, uuids};
-use windlass_core::round_plan::{NodeInput, PlanBlock, PlanInput, RoundPlan, RoundStart, plan_round};
+use windlass_core::requests::{derived_uuids, rounds};
+use windlass_core::round_plan::{PlanBlock, PlanInput, PlanJobInput, RoundPlan, RoundStart, plan_round};
 use windlass_types::{LumiMask, Timestamp};
 
 /// Returns the directory that all runs of a round share and are found by.
@@ -28,8 +28,8 @@ impl RequestSimulation {
         }
         let Some(view) = self.store.views.get(request) else { return Vec::new() };
         let generation = view.row.request.generation;
-        vec![LifecycleEvent::Imported(Box::new(RequestProcess {
-            uuid: uuids::process_uuid(request, view.row.created_at),
+        vec![LifecycleEvent::Imported(Box::new(RequestProgress {
+            uuid: derived_uuids::process_uuid(request, view.row.created_at),
             request_name: request.to_owned(),
             round: 0,
             next_first_event: generation.map_or(1, |generation| generation.first_event),
@@ -67,16 +67,16 @@ impl RequestSimulation {
     fn plan_round(
         &mut self,
         request: &str,
-        process: &RequestProcess,
+        process: &RequestProgress,
         last: Option<&RunRow>,
         round: u32,
     ) -> Result<Option<PlannedRound>, EffectFailure> {
         let mut experience = self.load_experience(process, last, round);
         let remaining = self.remaining_input(request, round);
         let view = &self.store.views[request];
-        let wish = &view.row.request;
-        let wanted = wish.generation.map(|all| all.events.saturating_sub(process.events_produced));
-        if wanted == Some(0) || wish.input_dataset.is_some() && remaining.files.is_empty() {
+        let definition = &view.row.request;
+        let wanted = definition.generation.map(|all| all.events.saturating_sub(process.events_produced));
+        if wanted == Some(0) || definition.input_dataset.is_some() && remaining.files.is_empty() {
             return Ok(None);
         }
         let banned = self.store.banned_sites(request, self.now);
@@ -97,9 +97,9 @@ impl RequestSimulation {
             settings.retries.processing = retries;
         }
         let done = if wanted.is_some() { process.events_produced } else { process.files.processed };
-        let size = adaptive::decide_round_size(&settings.adaptive, wish.adaptive, Some(&experience));
+        let size = adaptive::decide_round_size(&settings.adaptive, definition.adaptive, Some(&experience));
         let input = PlanInput {
-            request: wish,
+            request: definition,
             files: &remaining.files,
             attempted: &remaining.attempted,
             remaining: &remaining.left,
@@ -113,7 +113,7 @@ impl RequestSimulation {
             max_units: size.map(|size| size.units),
             max_jobs: size.and_then(|size| size.jobs),
             until_step: size
-                .and_then(|_| rounds::amount_until_next_step(wish, done, remaining.files.len() as u64)),
+                .and_then(|_| rounds::amount_until_next_step(definition, done, remaining.files.len() as u64)),
         };
         let plan = plan_round(&input).map_err(|faults| EffectFailure::from_plan_problems(&faults))?;
         if plan.units().len() == 0 {
@@ -121,7 +121,7 @@ impl RequestSimulation {
         }
         let is_condor = self.request_facts[request].truth.is_condor;
         let mut planned = build_planned(process, round, &plan, is_condor, self.now);
-        planned.process.extent = rounds::round_extent(wish, process, &plan);
+        planned.process.extent = rounds::round_extent(definition, process, &plan);
         planned.process.excluded = excluded;
         experience.record_round(RoundRecord { round, asked: plan.asked, measured: None });
         planned.process.step_metrics = serde_json::to_value(experience).ok();
@@ -219,7 +219,7 @@ fn plan_readings(plan: &RoundPlan) -> Vec<UnitInput> {
     readings
 }
 
-fn part_of_input(input: &NodeInput<'_>) -> FilePart {
+fn part_of_input(input: &PlanJobInput<'_>) -> FilePart {
     match (input.event_window(), input.lumi_ranges()) {
         (Some((first, last)), _) => FilePart::Events(first, last),
         (None, Some(ranges)) => {
@@ -234,7 +234,7 @@ fn part_of_input(input: &NodeInput<'_>) -> FilePart {
 }
 
 fn build_planned(
-    process: &RequestProcess,
+    process: &RequestProgress,
     round: u32,
     plan: &RoundPlan,
     is_condor: bool,

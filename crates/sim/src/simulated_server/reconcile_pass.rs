@@ -43,21 +43,21 @@ impl RequestSimulation {
         for name in due {
             self.server.memory.wake_at.insert(name, self.now);
         }
-        let mind = &self.server.memory;
-        let next = mind.wake_at.values().chain(mind.paused_effects.values()).copied().min();
-        let next_full_scan = mind.last_full_scan.map(|last| last.after(failure_rates::FULL_SCAN_INTERVAL));
+        let memory = &self.server.memory;
+        let next = memory.wake_at.values().chain(memory.paused_effects.values()).copied().min();
+        let next_full_scan = memory.last_full_scan.map(|last| last.plus(failure_rates::FULL_SCAN_INTERVAL));
         if let Some(at) = next.into_iter().chain(next_full_scan).min() {
-            self.schedule_pass(at.max(self.now.after(std::time::Duration::from_secs(1))));
+            self.schedule_pass(at.max(self.now.plus(std::time::Duration::from_secs(1))));
         }
     }
 
     /// Returns the requests with notifications, and those whose next check is due.
     fn due_requests(&mut self) -> BTreeSet<String> {
         let now = self.now;
-        let mind = &mut self.server.memory;
-        let mut due = std::mem::take(&mut mind.notified_requests);
-        due.extend(mind.wake_at.extract_if(.., |_, at| *at <= now).map(|(name, _)| name));
-        let paused = mind.paused_effects.extract_if(.., |_, until| *until <= now);
+        let memory = &mut self.server.memory;
+        let mut due = std::mem::take(&mut memory.notified_requests);
+        due.extend(memory.wake_at.extract_if(.., |_, at| *at <= now).map(|(name, _)| name));
+        let paused = memory.paused_effects.extract_if(.., |_, until| *until <= now);
         due.extend(paused.map(|((name, _), _)| name));
         if self.is_full_scan_due() {
             self.update_bans();
@@ -115,7 +115,7 @@ impl RequestSimulation {
             };
             let mut decision = decide_request(view, &situation, &self.lifecycle_settings, self.now);
             self.inject_fault(name, &mut decision);
-            let commit = decision.commit(&self.store.views[name], self.now);
+            let commit = decision.to_commit(&self.store.views[name], self.now);
             // A person may change the request between the decision and its commit.
             self.apply_racing_changes(name);
             match commit.map(|commit| self.commit(&commit)) {
@@ -233,18 +233,18 @@ impl RequestSimulation {
     /// Removes the processed events, and starts the effects of a decision.
     fn start_effects(&mut self, name: &str, decision: &LifecycleDecision) {
         let now = self.now;
-        let mind = &mut self.server.memory;
-        mind.news.remove(name);
+        let memory = &mut self.server.memory;
+        memory.news.remove(name);
         if let Some(at) = decision.next_check {
-            let wake = mind.wake_at.entry(name.to_owned()).or_insert(at);
+            let wake = memory.wake_at.entry(name.to_owned()).or_insert(at);
             *wake = at.min(*wake);
         }
         let Some(view) = self.store.views.get(name) else { return };
         let mut groups: Vec<(SimulatedEffectKey, Vec<StartedEffect>)> = Vec::new();
         for effect in &decision.effects {
-            let pause = mind.paused_effects.get(&(name.to_owned(), effect.effect_key()));
+            let pause = memory.paused_effects.get(&(name.to_owned(), effect.effect_key()));
             let key = SimulatedEffectKey { request: name.to_owned(), subject: effect_subject(effect) };
-            if pause.is_some_and(|until| *until > now) || mind.running_effects.contains_key(&key) {
+            if pause.is_some_and(|until| *until > now) || memory.running_effects.contains_key(&key) {
                 continue;
             }
             let begun = StartedEffect::new(view, effect);

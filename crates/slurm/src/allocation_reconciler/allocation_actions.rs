@@ -10,7 +10,7 @@
 //! - the claim is refused because another process was faster, or the action is no longer due: the rows are
 //!   withdrawn.
 
-use super::reconcile_pass::{AllocationPassRunner, PassError, call_scheduler};
+use super::reconcile_pass::{AllocationPassError, AllocationPassRunner, call_scheduler};
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::slurm::allocation_request::{AllocationWorkerOptions, build_request};
 use windlass_core::slurm::allocation_rows::{AllocationChange, NewAllocation};
@@ -24,7 +24,10 @@ const MAX_ALLOCATIONS_PER_ACTION: u32 = 10_000;
 
 impl AllocationPassRunner {
     /// Handles the actions of these workflows.
-    pub(super) fn process_actions(&self, workflows: &BTreeSet<WorkflowId>) -> Result<(), PassError> {
+    pub(super) fn process_actions(
+        &self,
+        workflows: &BTreeSet<WorkflowId>,
+    ) -> Result<(), AllocationPassError> {
         for id in workflows {
             let Some(row) = self.database().workflow(*id)? else { continue };
             if row.started_at.is_none() || row.is_canceled || row.is_archived {
@@ -37,7 +40,7 @@ impl AllocationPassRunner {
         Ok(())
     }
 
-    fn due_actions(&self, workflow: &WorkflowRow) -> Result<Vec<ActionRow>, PassError> {
+    fn due_actions(&self, workflow: &WorkflowRow) -> Result<Vec<ActionRow>, AllocationPassError> {
         if !self.database().actions(workflow.id)?.iter().any(is_for_slurm) {
             return Ok(Vec::new());
         }
@@ -51,7 +54,7 @@ impl AllocationPassRunner {
         Ok(due)
     }
 
-    fn process_action(&self, workflow: &WorkflowRow, action: &ActionRow) -> Result<(), PassError> {
+    fn process_action(&self, workflow: &WorkflowRow, action: &ActionRow) -> Result<(), AllocationPassError> {
         let attempt = action.runs.iter().map(|run| run.attempt.0).max().unwrap_or(0) + 1;
         let by = format!("action {}", action.id);
         let asked = self.requested_allocations(workflow, action);
@@ -109,7 +112,7 @@ impl AllocationPassRunner {
         Ok((count, request, row.id))
     }
 
-    fn load_intended_allocations(&self, action: i64) -> Result<Vec<Allocation>, PassError> {
+    fn load_intended_allocations(&self, action: i64) -> Result<Vec<Allocation>, AllocationPassError> {
         let filter = windlass_store::model::AllocationFilter {
             action: Some(action),
             states: vec![AllocationState::Intended],
@@ -123,7 +126,7 @@ impl AllocationPassRunner {
     pub(super) fn submittable_allocations(
         &self,
         rows: &[Allocation],
-    ) -> Result<BTreeSet<windlass_types::AllocationId>, PassError> {
+    ) -> Result<BTreeSet<windlass_types::AllocationId>, AllocationPassError> {
         let mut actions: BTreeMap<WorkflowId, Vec<ActionRow>> = BTreeMap::new();
         let mut released = BTreeSet::new();
         let mut lapsed = Vec::new();
@@ -151,7 +154,7 @@ impl AllocationPassRunner {
         Ok(released)
     }
 
-    fn withdraw_allocations(&self, rows: &[Allocation], why: &str) -> Result<(), PassError> {
+    fn withdraw_allocations(&self, rows: &[Allocation], why: &str) -> Result<(), AllocationPassError> {
         let changes: Vec<AllocationChange> = rows
             .iter()
             .map(|row| {
@@ -170,7 +173,7 @@ impl AllocationPassRunner {
         workflow: WorkflowId,
         severity: EventSeverity,
         message: String,
-    ) -> Result<(), PassError> {
+    ) -> Result<(), AllocationPassError> {
         let event = NewEvent {
             workflow: Some(workflow),
             job: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use windlass_scheduler::service::SilentWorker;
+use windlass_scheduler::service::UnreachableAllocationWorker;
 use windlass_types::WorkflowId;
 
 /// Notices since the last pass.
@@ -15,7 +15,7 @@ pub(super) struct ReceivedNotices {
     /// Workflows with a change: an action is due, or a run started or ended.
     pub(super) workflows: BTreeSet<WorkflowId>,
     /// Silent workers whose jobs wait until their steps in Slurm have ended.
-    pub(super) silent_workers: Vec<SilentWorker>,
+    pub(super) silent_workers: Vec<UnreachableAllocationWorker>,
     /// A poll of Slurm was requested: the number of the last request.
     pub(super) poll_request: Option<u64>,
 }
@@ -55,7 +55,7 @@ impl AllocationReconcilerWaker {
     }
 
     /// Requests that the steps of this worker are canceled; the service is notified when they have ended.
-    pub fn notify_silent_worker(&self, worker: SilentWorker) {
+    pub fn notify_silent_worker(&self, worker: UnreachableAllocationWorker) {
         self.notify(|notices| notices.silent_workers.push(worker));
     }
 

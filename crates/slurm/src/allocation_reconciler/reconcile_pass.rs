@@ -1,7 +1,10 @@
 //! One pass: query, decide, commit, act.
 
 use super::mailbox::{PollOutcome, ReceivedNotices};
-use super::{AllocationReconcilerOptions, ReconcilerDependencies, ReconcilerStatus, lock_ignoring_poison};
+use super::{
+    AllocationReconcilerDependencies, AllocationReconcilerOptions, AllocationReconcilerStatus,
+    lock_ignoring_poison,
+};
 use crate::render::batch;
 use crate::slurm_client::{AccountingRecords, SlurmClient, SlurmOutcome, SlurmUnavailable};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,8 +19,8 @@ use windlass_core::slurm::allocation_decision::{
 use windlass_core::slurm::allocation_rows::{AllocationChange, SlurmCallCount};
 use windlass_core::slurm::database_id;
 use windlass_core::slurm::pending_reasons;
-use windlass_core::slurm::slurm_jobs::{AccountedJob, QueueJob};
-use windlass_scheduler::service::{CallError, CallReply, SchedulerHandle, SilentWorker};
+use windlass_core::slurm::slurm_jobs::{SacctJob, SqueueJob};
+use windlass_scheduler::service::{CallError, CallReply, SchedulerHandle, UnreachableAllocationWorker};
 use windlass_store::model::{AllocationFilter, EventSeverity, JobFilter, WorkerFilter, WorkflowRow};
 use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::slurm::{Allocation, AllocationState};
@@ -25,7 +28,7 @@ use windlass_types::{AllocationId, JobStatus, Resources, SystemClock, Timestamp,
 
 /// An error in a pass; the next one tries again.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PassError {
+pub(super) enum AllocationPassError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -35,13 +38,15 @@ pub(super) enum PassError {
 }
 
 /// Waits for the answer of the service.
-pub(super) fn call_scheduler<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, PassError> {
+pub(super) fn call_scheduler<T: Send + 'static>(
+    call: impl FnOnce(CallReply<T>),
+) -> Result<T, AllocationPassError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     call(Box::new(move |answer| {
         // The caller waits, unless the whole process ends.
         sender.send(answer).unwrap_or_default();
     }));
-    Ok(receiver.recv().map_err(|_| PassError::SchedulerGone)??)
+    Ok(receiver.recv().map_err(|_| AllocationPassError::SchedulerGone)??)
 }
 
 /// A canceled job that still exists is canceled again after this time.
@@ -53,10 +58,10 @@ const ACTIVE_PERIOD: Duration = Duration::from_mins(2);
 
 /// Makes the passes. Its memory only saves calls: a new one starts from the rows.
 pub(super) struct AllocationPassRunner {
-    dependencies: ReconcilerDependencies,
+    dependencies: AllocationReconcilerDependencies,
     pub(super) slurm: Arc<SlurmClient>,
     pub(super) options: AllocationReconcilerOptions,
-    status: Arc<Mutex<ReconcilerStatus>>,
+    status: Arc<Mutex<AllocationReconcilerStatus>>,
     /// Start of this server: workers could not connect before.
     began_at: Timestamp,
     polled_at: Option<Timestamp>,
@@ -68,7 +73,7 @@ pub(super) struct AllocationPassRunner {
     /// Tags in Slurm of ended or foreign allocations.
     known_tags: HashMap<String, Option<TaggedAllocation>>,
     /// Silent workers whose steps may still run.
-    pub(super) silent_workers: Vec<(Instant, SilentWorker)>,
+    pub(super) silent_workers: Vec<(Instant, UnreachableAllocationWorker)>,
     /// Whether Slurm answered in this pass.
     poll_outcome: PollOutcome,
     /// Allocations whose credentials are accepted; `None`: those of an earlier server.
@@ -83,10 +88,10 @@ impl std::fmt::Debug for AllocationPassRunner {
 
 impl AllocationPassRunner {
     pub(super) fn new(
-        dependencies: ReconcilerDependencies,
+        dependencies: AllocationReconcilerDependencies,
         slurm: Arc<SlurmClient>,
         options: AllocationReconcilerOptions,
-        status: Arc<Mutex<ReconcilerStatus>>,
+        status: Arc<Mutex<AllocationReconcilerStatus>>,
     ) -> Self {
         Self {
             dependencies,
@@ -136,7 +141,7 @@ impl AllocationPassRunner {
         self.poll_outcome.clone()
     }
 
-    fn try_pass(&mut self, notices: &ReceivedNotices) -> Result<Duration, PassError> {
+    fn try_pass(&mut self, notices: &ReceivedNotices) -> Result<Duration, AllocationPassError> {
         let now = SystemClock.now();
         let workflows = self.workflows_to_inspect(notices, now)?;
         self.process_actions(&workflows)?;
@@ -166,12 +171,12 @@ impl AllocationPassRunner {
             return Ok(self.next_pass_delay(&open));
         }
         let released = self.submittable_allocations(&open)?;
-        let fates = self.decide_fates(&open, &polled)?;
-        self.commit_fates(&open, &fates)?;
+        let allocation_decisions = self.decide_allocations(&open, &polled)?;
+        self.commit_decisions(&open, &allocation_decisions)?;
         if let QueuePoll::Answered(queue) = &polled {
             self.cancel_stray_jobs(&open, queue)?;
         }
-        self.perform_fates(&open, &fates, &released)?;
+        self.perform_decisions(&open, &allocation_decisions, &released)?;
         let left = self.load_open_allocations()?;
         self.update_status(&left, matches!(polled, QueuePoll::Answered(_)).then_some(now));
         Ok(self.next_pass_delay(&left))
@@ -191,7 +196,7 @@ impl AllocationPassRunner {
         &mut self,
         notices: &ReceivedNotices,
         now: Timestamp,
-    ) -> Result<BTreeSet<WorkflowId>, PassError> {
+    ) -> Result<BTreeSet<WorkflowId>, AllocationPassError> {
         let is_long_ago =
             self.last_full_scan.is_none_or(|at| now.since(at) >= FULL_SCAN_INTERVAL || at > now);
         if !notices.is_any_change && !is_long_ago {
@@ -205,7 +210,7 @@ impl AllocationPassRunner {
         Ok(rows.iter().filter(is_active).map(|row| row.id).chain(notices.workflows.iter().copied()).collect())
     }
 
-    fn load_open_allocations(&self) -> Result<Vec<Allocation>, PassError> {
+    fn load_open_allocations(&self) -> Result<Vec<Allocation>, AllocationPassError> {
         let filter =
             AllocationFilter { is_open: Some(true), is_ours: Some(true), ..AllocationFilter::default() };
         Ok(self.database().allocations(&filter)?)
@@ -260,11 +265,11 @@ impl AllocationPassRunner {
         (quiet / 20).clamp(fastest, slowest)
     }
 
-    fn decide_fates(
+    fn decide_allocations(
         &self,
         open: &[Allocation],
         polled: &QueuePoll,
-    ) -> Result<Vec<AllocationDecision>, PassError> {
+    ) -> Result<Vec<AllocationDecision>, AllocationPassError> {
         let now = SystemClock.now();
         let seen = PassObservations::collect(self.database(), open, polled.jobs(), self.began_at)?;
         let was_asked = !matches!(polled, QueuePoll::NotAsked);
@@ -280,15 +285,19 @@ impl AllocationPassRunner {
             )
         };
         let first: Vec<AllocationDecision> = open.iter().map(decide).collect();
-        let asked: Vec<&Allocation> =
-            open.iter().zip(&first).filter(|(_, fate)| fate.asks_accounting).map(|(row, _)| row).collect();
+        let asked: Vec<&Allocation> = open
+            .iter()
+            .zip(&first)
+            .filter(|(_, allocation_decision)| allocation_decision.asks_accounting)
+            .map(|(row, _)| row)
+            .collect();
         if asked.is_empty() {
             return Ok(first);
         }
         let answer = self.query_accounting(&asked);
-        let again = |(row, fate): (&Allocation, AllocationDecision)| {
-            if !fate.asks_accounting {
-                return fate;
+        let again = |(row, allocation_decision): (&Allocation, AllocationDecision)| {
+            if !allocation_decision.asks_accounting {
+                return allocation_decision;
             }
             let accounting = match &answer {
                 None => AccountingReply::NoReply,
@@ -329,8 +338,15 @@ impl AllocationPassRunner {
     }
 
     /// Commits the decisions; then notifies the service and the users.
-    fn commit_fates(&mut self, open: &[Allocation], fates: &[AllocationDecision]) -> Result<(), PassError> {
-        let changes: Vec<AllocationChange> = fates.iter().filter_map(|fate| fate.change.clone()).collect();
+    fn commit_decisions(
+        &mut self,
+        open: &[Allocation],
+        allocation_decisions: &[AllocationDecision],
+    ) -> Result<(), AllocationPassError> {
+        let changes: Vec<AllocationChange> = allocation_decisions
+            .iter()
+            .filter_map(|allocation_decision| allocation_decision.change.clone())
+            .collect();
         if changes.iter().any(|change| change.from != change.to) {
             self.changed_at = SystemClock.now();
         }
@@ -344,8 +360,8 @@ impl AllocationPassRunner {
                 self.scheduler().notify_allocation_ended(change.id);
             }
         }
-        for (row, fate) in open.iter().zip(fates) {
-            if let Some(reason) = &fate.alarm {
+        for (row, allocation_decision) in open.iter().zip(allocation_decisions) {
+            if let Some(reason) = &allocation_decision.alarm {
                 let number = row.job_id.map(|id| format!(", Slurm job {id},")).unwrap_or_default();
                 let words = pending_reasons::describe_reason(reason);
                 let message = format!("allocation {}{number} will not start by itself: {words}", row.id);
@@ -357,7 +373,7 @@ impl AllocationPassRunner {
 
     /// Commits all at once, or one by one if a row has changed: its decision is made again from the current
     /// row.
-    pub(super) fn commit_changes(&self, changes: &[AllocationChange]) -> Result<(), PassError> {
+    pub(super) fn commit_changes(&self, changes: &[AllocationChange]) -> Result<(), AllocationPassError> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -376,14 +392,17 @@ impl AllocationPassRunner {
         Ok(())
     }
 
-    fn perform_fates(
+    fn perform_decisions(
         &mut self,
         open: &[Allocation],
-        fates: &[AllocationDecision],
+        allocation_decisions: &[AllocationDecision],
         released: &BTreeSet<AllocationId>,
-    ) -> Result<(), PassError> {
-        let acts =
-            || open.iter().zip(fates).flat_map(|(row, fate)| fate.effects.iter().map(move |act| (row, act)));
+    ) -> Result<(), AllocationPassError> {
+        let acts = || {
+            open.iter().zip(allocation_decisions).flat_map(|(row, allocation_decision)| {
+                allocation_decision.effects.iter().map(move |act| (row, act))
+            })
+        };
         let to_cancel: Vec<u64> = acts()
             .filter_map(|(_, act)| match act {
                 SlurmEffect::Cancel(job) => Some(*job),
@@ -420,7 +439,11 @@ impl AllocationPassRunner {
     }
 
     /// Slurm jobs with a tag of this database that belong to no allocation.
-    fn cancel_stray_jobs(&mut self, open: &[Allocation], queue: &[QueueJob]) -> Result<(), PassError> {
+    fn cancel_stray_jobs(
+        &mut self,
+        open: &[Allocation],
+        queue: &[SqueueJob],
+    ) -> Result<(), AllocationPassError> {
         // With the current rows: an allocation found by its tag has a job id by now.
         let rows = if open.iter().any(|row| row.job_id.is_none()) {
             self.load_open_allocations()?
@@ -451,7 +474,7 @@ impl AllocationPassRunner {
     }
 
     /// Whether the database has an allocation with this tag that is not open.
-    fn is_known_tag(&mut self, tag: &str) -> Result<bool, PassError> {
+    fn is_known_tag(&mut self, tag: &str) -> Result<bool, AllocationPassError> {
         if let Some(known) = self.known_tags.get(tag) {
             return Ok(known.is_some());
         }
@@ -515,11 +538,11 @@ impl AllocationPassRunner {
 enum QueuePoll {
     NotAsked,
     NoAnswer,
-    Answered(Vec<QueueJob>),
+    Answered(Vec<SqueueJob>),
 }
 
 impl QueuePoll {
-    fn jobs(&self) -> Option<&[QueueJob]> {
+    fn jobs(&self) -> Option<&[SqueueJob]> {
         match self {
             Self::Answered(jobs) => Some(jobs),
             Self::NotAsked | Self::NoAnswer => None,
@@ -532,9 +555,9 @@ const EARLY_TOLERANCE: Duration = Duration::from_millis(100);
 
 /// What a pass knows besides the answers of Slurm.
 struct PassObservations<'a> {
-    queue: Option<&'a [QueueJob]>,
-    by_id: HashMap<u64, &'a QueueJob>,
-    by_tag: HashMap<&'a str, Vec<&'a QueueJob>>,
+    queue: Option<&'a [SqueueJob]>,
+    by_id: HashMap<u64, &'a SqueueJob>,
+    by_tag: HashMap<&'a str, Vec<&'a SqueueJob>>,
     workers: HashMap<AllocationId, AllocationWorkers>,
     not_needed: HashMap<AllocationId, String>,
     served_since: Timestamp,
@@ -544,9 +567,9 @@ impl<'a> PassObservations<'a> {
     fn collect(
         store: &dyn StoreDatabase,
         open: &[Allocation],
-        queue: Option<&'a [QueueJob]>,
+        queue: Option<&'a [SqueueJob]>,
         served_since: Timestamp,
-    ) -> Result<Self, PassError> {
+    ) -> Result<Self, AllocationPassError> {
         let mut seen = Self {
             queue,
             served_since,
@@ -586,7 +609,7 @@ impl<'a> PassObservations<'a> {
         store: &dyn StoreDatabase,
         id: WorkflowId,
         open: impl Iterator<Item = &'r Allocation>,
-    ) -> Result<(), PassError> {
+    ) -> Result<(), AllocationPassError> {
         let workflow = store.workflow(id)?;
         if let Some(why) = why_not_needed(id, workflow.as_ref()) {
             self.not_needed.extend(open.map(|row| (row.id, why.clone())));
@@ -613,7 +636,7 @@ impl<'a> PassObservations<'a> {
         accounting: AccountingReply<'s>,
     ) -> AllocationObservation<'s> {
         let queue = self.queue.map(|_| {
-            let mut jobs: Vec<&QueueJob> = self.by_tag.get(row.tag.as_str()).cloned().unwrap_or_default();
+            let mut jobs: Vec<&SqueueJob> = self.by_tag.get(row.tag.as_str()).cloned().unwrap_or_default();
             let own = row.job_id.and_then(|id| self.by_id.get(&id).copied());
             if let Some(own) = own.filter(|own| !jobs.iter().any(|job| job.job_id == own.job_id)) {
                 jobs.push(own);
@@ -651,7 +674,7 @@ const MAX_INSPECTED_JOBS: u64 = 200;
 fn remaining_job_resources(
     store: &dyn StoreDatabase,
     workflow: &WorkflowRow,
-) -> Result<Option<Vec<Resources>>, PassError> {
+) -> Result<Option<Vec<Resources>>, AllocationPassError> {
     if workflow.counts.total() - workflow.counts.settled() > MAX_INSPECTED_JOBS {
         return Ok(None);
     }
@@ -669,15 +692,15 @@ fn remaining_job_resources(
 /// allocation of a series is found by the name of the series if no other allocation has that job.
 fn find_accounted_jobs<'a>(
     row: &Allocation,
-    jobs: &'a BTreeMap<u64, AccountedJob>,
+    jobs: &'a BTreeMap<u64, SacctJob>,
     open: &[Allocation],
-) -> Vec<&'a AccountedJob> {
+) -> Vec<&'a SacctJob> {
     if let Some(id) = row.job_id {
         return jobs.get(&id).into_iter().collect();
     }
     let series = batch::job_name(row);
-    let is_others = |job: &AccountedJob| open.iter().any(|other| other.job_id == Some(job.job_id));
-    let is_own = |job: &&AccountedJob| {
+    let is_others = |job: &SacctJob| open.iter().any(|other| other.job_id == Some(job.job_id));
+    let is_own = |job: &&SacctJob| {
         job.has_tag(&row.tag)
             || (row.request.serialize && job.comment.is_empty() && job.name == series && !is_others(job))
     };

@@ -8,7 +8,7 @@ use super::reconcile_pass::AllocationPassRunner;
 use crate::slurm_client::SlurmOutcome;
 use std::time::{Duration, Instant};
 use windlass_core::slurm::job_steps::{SlurmStep, orphaned_steps};
-use windlass_scheduler::service::{FENCING_TIMEOUT, SilentWorker};
+use windlass_scheduler::service::{FENCING_TIMEOUT, UnreachableAllocationWorker};
 use windlass_types::slurm::AllocationState;
 
 /// Time until the check whether canceled steps have ended.
@@ -16,7 +16,10 @@ const FENCING_CHECK_INTERVAL: Duration = Duration::from_millis(300);
 
 impl AllocationPassRunner {
     /// Handles silent workers. Returns when to run again if steps are left.
-    pub(super) fn fence_silent_workers(&mut self, notices: &[SilentWorker]) -> Option<Duration> {
+    pub(super) fn fence_silent_workers(
+        &mut self,
+        notices: &[UnreachableAllocationWorker],
+    ) -> Option<Duration> {
         let begun = Instant::now();
         self.silent_workers.extend(notices.iter().map(|one| (begun, one.clone())));
         // After that time no caller waits, and Slurm has more urgent calls.
@@ -64,7 +67,10 @@ impl AllocationPassRunner {
     }
 
     /// The Slurm job in which its steps may run.
-    fn find_slurm_job(&self, silent: &SilentWorker) -> Result<Option<u64>, windlass_store::StoreError> {
+    fn find_slurm_job(
+        &self,
+        silent: &UnreachableAllocationWorker,
+    ) -> Result<Option<u64>, windlass_store::StoreError> {
         let row = self.database().allocation(silent.allocation)?;
         Ok(row.filter(|row| row.state != AllocationState::Ended).and_then(|row| row.job_id))
     }

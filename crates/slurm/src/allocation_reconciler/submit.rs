@@ -4,7 +4,7 @@
 //! stays as it is, and later passes search the job by its tag; only what certainly does not exist is submitted
 //! again.
 
-use super::reconcile_pass::{AllocationPassRunner, PassError};
+use super::reconcile_pass::{AllocationPassError, AllocationPassRunner};
 use crate::parse::sbatch;
 use crate::render::batch::{self, BatchContext, BatchSubmission};
 use crate::slurm_client::{SlurmOutcome, SlurmUnavailable};
@@ -29,7 +29,7 @@ impl AllocationPassRunner {
         &mut self,
         row: &Allocation,
         open: &[Allocation],
-    ) -> Result<bool, PassError> {
+    ) -> Result<bool, AllocationPassError> {
         let now = SystemClock.now();
         self.not_before.retain(|_, until| *until > now);
         let left = self.slurm.remaining_budget();
@@ -57,7 +57,7 @@ impl AllocationPassRunner {
             }
         };
         if let Err((path, error)) = prepare_outputs(&batch) {
-            self.not_before.insert(row.id, now.after(WRITE_ERROR_DELAY));
+            self.not_before.insert(row.id, now.plus(WRITE_ERROR_DELAY));
             let why = format!("{} cannot be written: {error}", path.display());
             tracing::warn!(id = %row.id, %why, "cannot submit an allocation");
             self.record_reason(row, row.state, why)?;
@@ -68,7 +68,7 @@ impl AllocationPassRunner {
         let credential = match issued {
             Ok(path) => path,
             Err(error) => {
-                self.not_before.insert(row.id, now.after(WRITE_ERROR_DELAY));
+                self.not_before.insert(row.id, now.plus(WRITE_ERROR_DELAY));
                 let why = format!("cannot store the token of its workers: {error}");
                 tracing::warn!(id = %row.id, %why, "cannot submit an allocation");
                 self.record_reason(row, row.state, why)?;
@@ -91,7 +91,7 @@ impl AllocationPassRunner {
         batch: &BatchSubmission,
         credential: Option<&Path>,
         open: &[Allocation],
-    ) -> Result<(), PassError> {
+    ) -> Result<(), AllocationPassError> {
         let submitting = AllocationState::Submitting;
         // The path may be known: only the account that it runs with can read the file.
         let environment =
@@ -105,7 +105,7 @@ impl AllocationPassRunner {
                 self.commit_changes(&[change])
             }
             SlurmOutcome::Refused(refusal) if sbatch::is_job_limit(&refusal) && has_other_jobs(open, row) => {
-                self.not_before.insert(row.id, SystemClock.now().after(JOB_LIMIT_DELAY));
+                self.not_before.insert(row.id, SystemClock.now().plus(JOB_LIMIT_DELAY));
                 self.reset_to_intended(
                     row,
                     format!("the limit of submitted jobs is reached; retrying: {refusal}"),
@@ -114,7 +114,7 @@ impl AllocationPassRunner {
             SlurmOutcome::Refused(refusal) => self.record_refusal(row, submitting, &refusal),
             SlurmOutcome::Unknown(why) if why.is_certainly_not_sent() => {
                 if let SlurmUnavailable::NotStarted { .. } = &why {
-                    self.not_before.insert(row.id, SystemClock.now().after(WRITE_ERROR_DELAY));
+                    self.not_before.insert(row.id, SystemClock.now().plus(WRITE_ERROR_DELAY));
                 }
                 self.reset_to_intended(row, why.to_string())
             }
@@ -145,14 +145,19 @@ impl AllocationPassRunner {
         )
     }
 
-    fn reset_to_intended(&self, row: &Allocation, why: String) -> Result<(), PassError> {
+    fn reset_to_intended(&self, row: &Allocation, why: String) -> Result<(), AllocationPassError> {
         let mut change =
             AllocationChange::new(row.id, AllocationState::Submitting, AllocationState::Intended);
         change.reason = Some(Some(why));
         self.commit_changes(&[change])
     }
 
-    fn record_reason(&self, row: &Allocation, state: AllocationState, why: String) -> Result<(), PassError> {
+    fn record_reason(
+        &self,
+        row: &Allocation,
+        state: AllocationState,
+        why: String,
+    ) -> Result<(), AllocationPassError> {
         let mut change = AllocationChange::new(row.id, state, state);
         change.reason = Some(Some(why));
         self.commit_changes(&[change])
@@ -163,7 +168,7 @@ impl AllocationPassRunner {
         row: &Allocation,
         from: AllocationState,
         refusal: &str,
-    ) -> Result<(), PassError> {
+    ) -> Result<(), AllocationPassError> {
         let mut change = AllocationChange::new(row.id, from, AllocationState::Refused);
         change.reason = Some(Some(refusal.to_owned()));
         change.ended_at = Some(SystemClock.now());

@@ -4,14 +4,14 @@
 
 use super::values::{parse_time, parse_value};
 use std::collections::BTreeMap;
-use windlass_core::slurm::slurm_jobs::AccountedJob;
+use windlass_core::slurm::slurm_jobs::SacctJob;
 use windlass_types::slurm::SlurmJobState;
 
 /// The columns. Free text comes last.
 pub const FORMAT: &str = "JobIDRaw,State,ExitCode,Submit,Start,End,NodeList,JobName,Comment";
 
 /// The last row of each job: earlier ones are runs before a requeue or the loss of a node.
-pub fn parse_jobs(text: &str) -> BTreeMap<u64, AccountedJob> {
+pub fn parse_jobs(text: &str) -> BTreeMap<u64, SacctJob> {
     text.lines().filter_map(parse_row).map(|job| (job.job_id, job)).collect()
 }
 
@@ -20,7 +20,7 @@ pub fn is_accounting_disabled(complaint: &str) -> bool {
     complaint.contains("accounting storage is disabled")
 }
 
-fn parse_row(line: &str) -> Option<AccountedJob> {
+fn parse_row(line: &str) -> Option<SacctJob> {
     let mut fields = line.splitn(8, '|');
     // The ids of steps have a dot.
     let job_id = fields.next()?.parse().ok()?;
@@ -30,7 +30,7 @@ fn parse_row(line: &str) -> Option<AccountedJob> {
         (parse_time(fields.next()?), parse_time(fields.next()?), parse_time(fields.next()?));
     let nodes = parse_value(fields.next()?);
     let (name, comment) = fields.next()?.rsplit_once('|')?;
-    Some(AccountedJob {
+    Some(SacctJob {
         job_id,
         state: SlurmJobState::parse(&state_text),
         state_text,
@@ -71,9 +71,9 @@ mod tests {
             ("3", "COMPLETED", "0:0", Completed),
         ];
         let text: String = rows.iter().map(|(n, state, exit, _)| line(n, state, exit, end, "n1")).collect();
-        let booked = parse_jobs(&text);
+        let accounted = parse_jobs(&text);
         for (number, state_text, exit, state) in rows {
-            let job = &booked[&number.parse::<u64>().unwrap()];
+            let job = &accounted[&number.parse::<u64>().unwrap()];
             assert_eq!(
                 (job.state, job.state_text.as_str(), job.exit_code.as_deref()),
                 (Some(state), state_text, Some(exit))

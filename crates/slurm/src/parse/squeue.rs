@@ -3,18 +3,18 @@
 //! Not with `--json`: in 22.05 it prints an empty list and exits with 0 when the controller does not answer.
 
 use super::values::{parse_time, parse_value};
-use windlass_core::slurm::slurm_jobs::QueueJob;
+use windlass_core::slurm::slurm_jobs::SqueueJob;
 use windlass_types::slurm::SlurmJobState;
 
 /// The columns. Free text comes last.
 pub const FORMAT: &str = "%A|%T|%V|%S|%e|%N|%r|%j|%k";
 
 /// All rows. A line that does not begin with a number is the rest of a name with a newline, and not a row.
-pub fn parse_queue(text: &str) -> Vec<QueueJob> {
+pub fn parse_queue(text: &str) -> Vec<SqueueJob> {
     text.lines().filter_map(parse_row).collect()
 }
 
-fn parse_row(line: &str) -> Option<QueueJob> {
+fn parse_row(line: &str) -> Option<SqueueJob> {
     let mut fields = line.splitn(8, '|');
     let job_id = fields.next()?.trim().parse().ok()?;
     let state = SlurmJobState::parse(fields.next()?);
@@ -24,7 +24,7 @@ fn parse_row(line: &str) -> Option<QueueJob> {
     // The name may contain bars. Our tags have none, and the comment follows the last one.
     let (name, comment) = fields.next()?.rsplit_once('|')?;
     let comment = parse_value(comment).unwrap_or_default();
-    Some(QueueJob {
+    Some(SqueueJob {
         job_id,
         state,
         reason,

@@ -118,7 +118,7 @@ impl CallBudget {
             if tool == SlurmTool::Scancel { CALL_COST } else { CALL_COST + self.reserved_for_cancel() };
         if self.level < wanted {
             let missing = (wanted - self.level) * 60_000 / (u64::from(self.options.per_minute) * CALL_COST);
-            return Err(now.after(Duration::from_millis(missing + 1)));
+            return Err(now.plus(Duration::from_millis(missing + 1)));
         }
         self.level -= CALL_COST;
         Ok(())
@@ -145,7 +145,7 @@ impl CallBudget {
         // Between 75 % and 100 % of it, at random: so servers that failed together do not return
         // together.
         let spread = u32::try_from(now.micros().rem_euclid(256)).unwrap_or(0);
-        pause.until = Some(now.after(length * 3 / 4 + length / 4 * spread / 256));
+        pause.until = Some(now.plus(length * 3 / 4 + length / 4 * spread / 256));
     }
 
     pub(crate) fn remaining(&mut self, now: Timestamp) -> RemainingCalls {

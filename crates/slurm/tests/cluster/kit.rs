@@ -7,18 +7,21 @@ use std::time::Duration;
 use windlass_core::slurm::allocation_rows::NewAllocation;
 use windlass_scheduler::service::{CallError, CallReply, SchedulerHandle, SchedulerOptions};
 use windlass_slurm::allocation_reconciler::{
-    AllocationReconciler, AllocationReconcilerOptions, AllocationReconcilerWaker, ReconcilerDependencies,
+    AllocationReconciler, AllocationReconcilerDependencies, AllocationReconcilerOptions,
+    AllocationReconcilerWaker,
 };
 use windlass_slurm::slurm_client::CallBudgetOptions;
 use windlass_store::StoreDatabase;
 use windlass_store::fault_injection::{self, FaultInjector};
-use windlass_store::model::{AllocationFilter, ListedJobs, NewAction, NewJob, NewRequirements, NewWorkflow};
+use windlass_store::model::{
+    AllocationFilter, InMemoryJobSource, NewAction, NewJob, NewRequirements, NewWorkflow,
+};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{ActionTrigger, ActionType, SlurmScheduler, WorkflowAction};
 use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState};
 use windlass_types::{AllocationId, JobStatus, Resources, SystemClock, WorkflowId};
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) cluster: Cluster,
     pub(crate) work: Work,
     pub(crate) job_store: Arc<dyn StoreDatabase>,
@@ -26,7 +29,7 @@ pub(crate) struct World {
     waker: AllocationReconcilerWaker,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new(cluster: Cluster, name: &str) -> Self {
         Self::with_lease(cluster, name, SchedulerOptions::default().lease)
     }
@@ -95,8 +98,10 @@ impl World {
         // Long enough to be found, short enough to wait for.
         options.timeouts.until_accepted = Duration::from_secs(10);
         change(&mut options);
-        let parts =
-            ReconcilerDependencies { database: Arc::clone(job_store), scheduler: self.service.clone() };
+        let parts = AllocationReconcilerDependencies {
+            database: Arc::clone(job_store),
+            scheduler: self.service.clone(),
+        };
         AllocationReconciler::open(parts, self.waker.clone(), options).unwrap()
     }
 
@@ -156,7 +161,7 @@ impl World {
         let status = JobStatus::Uninitialized;
         let requirements = asks.map(|_| 0);
         let job = NewJob { name: "job", command: "true", status, requirements, ..NewJob::default() };
-        let mut jobs = ListedJobs::new([job]);
+        let mut jobs = InMemoryJobSource::new([job]);
         let id = self.job_store.create_workflow(&workflow, &mut jobs, SystemClock.now()).unwrap();
         ask(|reply| self.service.start_workflow(id, "me", reply)).unwrap();
         id
@@ -225,7 +230,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     /// Jobs left by a test would use the nodes of the next one.
     fn drop(&mut self) {
         let filter = AllocationFilter { is_open: Some(true), ..AllocationFilter::default() };

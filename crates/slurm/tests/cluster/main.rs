@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
 mod cluster_checks;
-mod disturbed;
 mod kit;
+mod outages;
 mod reconciler;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "tests of other crates need the rest")]

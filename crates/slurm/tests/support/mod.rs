@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time limit for an expected event: for a busy machine, or a node that Slurm gives up after a while.
-const PATIENCE: Duration = Duration::from_mins(4);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// A running cluster.
 pub(crate) struct Cluster {
@@ -50,13 +50,13 @@ impl Cluster {
         }
         let cluster = Self { directory, is_alone, _used: used };
         if !cluster.has_answered() {
-            cluster.mend();
+            cluster.repair();
         }
         cluster
     }
 
     /// Starts the stopped daemons, and waits until all of them answer.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         done(&mut self.tool("start"));
     }
 
@@ -337,7 +337,7 @@ impl Drop for Work {
 /// Waits for an expected event, with a time limit for a cluster on a busy machine.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(50));

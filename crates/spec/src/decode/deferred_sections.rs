@@ -11,7 +11,7 @@ use super::tables::{
 };
 use super::workflow::SpecBuilder;
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventStream, StopReading};
 use crate::model::{ActionSpec, ListRange, RequirementsSpec};
 use crate::source::SourceSpan;
 use serde::de::DeserializeOwned;
@@ -59,7 +59,7 @@ impl<'s> SpecBuilder<'s, EventRecording<'s>> {
     }
 }
 
-impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecBuilder<'s, E> {
     fn decode_all_requirements(&mut self, event: &DocumentEvent<'s>) -> Result<(), StopReading> {
         if self.decoder.open_list(event, ValueSubject::Field("resource_requirements"))?.is_none() {
             self.names.all_requirements = false;

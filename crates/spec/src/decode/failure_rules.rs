@@ -3,7 +3,7 @@
 use super::SpecDecoder;
 use super::object::DecodedObject;
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::EventStream;
+use crate::event::DocumentEventStream;
 use crate::source::SourceSpan;
 use windlass_types::format_iso_duration;
 use windlass_types::settings::{FailureHandler, FailureRule};
@@ -23,7 +23,7 @@ const LIMIT_FIELDS: [(&str, &str); 4] = [
 /// Fields that define what happens before the next attempt.
 const RETRY_PREPARATION_FIELDS: [&str; 5] = ["recovery_script", "delay", "memory", "runtime", "cpus"];
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     pub(super) fn check_failure_rule(&mut self, rule: &FailureRule, object: &DecodedObject) {
         if rule.has_no_conditions() {
             self.sink.push(

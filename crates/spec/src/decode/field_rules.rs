@@ -5,7 +5,7 @@ use super::object::DecodedObject;
 use super::tables::{ACTION, FAILURE_RULE, RESOURCE_MONITOR};
 use super::{SpecDecoder, ValueSubject, type_mismatch_error};
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventStream, StopReading};
 use crate::model::ActionSpec;
 use crate::source::SourceSpan;
 use windlass_types::settings::ActionType;
@@ -21,7 +21,7 @@ const RUN_COMMANDS_FIELDS: [&str; 1] = ["commands"];
 const SCHEDULE_NODES_FIELDS: [&str; 5] =
     ["scheduler", "scheduler_type", "num_allocations", "start_one_worker_per_node", "max_parallel_jobs"];
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     /// Labels select existing workers, a scheduler starts its own workers.
     pub(super) fn report_labels_with_scheduler(&mut self, labels: SourceSpan, scheduler: SourceSpan) {
         let (first, second) = (labels.min(scheduler), labels.max(scheduler));

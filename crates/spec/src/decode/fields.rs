@@ -3,14 +3,14 @@
 use super::field_tables::{FieldId, FieldTable, SpecField};
 use super::{SpecDecoder, ValueSubject, indefinite_article};
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, NodeId, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, DocumentNodeId, StopReading};
 use crate::source::SourceSpan;
 
 const MAX_FIELDS: usize = 40;
 
 /// A map being decoded.
 pub(super) struct MapDecoder {
-    pub(super) id: Option<NodeId>,
+    pub(super) id: Option<DocumentNodeId>,
     /// The location to report for a missing field.
     pub(super) span: SourceSpan,
     has_keys: bool,
@@ -19,7 +19,7 @@ pub(super) struct MapDecoder {
 }
 
 impl MapDecoder {
-    pub(super) fn new(span: SourceSpan, id: Option<NodeId>) -> Self {
+    pub(super) fn new(span: SourceSpan, id: Option<DocumentNodeId>) -> Self {
         Self { id, span, has_keys: false, seen: [None; MAX_FIELDS] }
     }
 
@@ -38,7 +38,7 @@ pub(super) struct FieldEntry<'s, F> {
     pub(super) value: DocumentEvent<'s>,
 }
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     /// Returns the next known field of the map; at the end, reports missing fields and returns `None`.
     pub(super) fn next_field<F: FieldId>(
         &mut self,

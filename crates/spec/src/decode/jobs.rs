@@ -6,7 +6,7 @@ use super::fields::FieldEntry;
 use super::tables::{FILE, FileField, JOB, JobField, RareJobField, SweepField, USER_DATA, UserDataField};
 use super::workflow::SpecBuilder;
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, StopReading};
 use crate::model::{
     FileSpec, JobSpec, ListRange, NamedText, ParameterMode, ParameterSweep, RareJobFields, RequirementsRef,
     SweepParameter, UserDataSpec, WrittenParameterValues,
@@ -14,7 +14,7 @@ use crate::model::{
 use crate::source::SourceSpan;
 use rustc_hash::FxHashSet;
 
-impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecBuilder<'s, E> {
     pub(super) fn decode_jobs(&mut self, event: &DocumentEvent<'s>) -> Result<(), StopReading> {
         if self.decoder.open_list(event, ValueSubject::Field("jobs"))?.is_none() {
             self.names.all_jobs = false;

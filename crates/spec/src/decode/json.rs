@@ -3,7 +3,7 @@
 use super::values::join_words;
 use super::{SpecDecoder, ValueSubject, quote_excerpt};
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, ScalarText, StopReading};
 use crate::source::SourceSpan;
 use serde_json::{Map, Number, Value};
 
@@ -19,7 +19,7 @@ pub(crate) const MANAGED_SBATCH_OPTIONS: [(&str, &str); 8] = [
     ("job-name", "windlass, which names its allocations"),
 ];
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     /// Decodes any value. Unquoted scalars become numbers, booleans or null if they look like one.
     pub(super) fn decode_json(&mut self, event: DocumentEvent<'s>) -> Result<Option<Value>, StopReading> {
         match event.kind {

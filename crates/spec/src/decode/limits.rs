@@ -4,11 +4,11 @@ use super::field_tables::SpecField;
 use super::workflow::SpecBuilder;
 use super::{ValueSubject, quote_excerpt};
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, StopReading};
 use crate::model::LimitSpec;
 use crate::source::SourceSpan;
 
-impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecBuilder<'s, E> {
     pub(super) fn decode_limits(
         &mut self,
         event: &DocumentEvent<'s>,

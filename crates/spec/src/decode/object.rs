@@ -5,7 +5,7 @@ use super::field_tables::{FieldTable, FieldType, GrowthUnit};
 use super::fields::MapDecoder;
 use super::{SpecDecoder, ValueSubject};
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventStream, StopReading};
 use crate::source::SourceSpan;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -54,7 +54,7 @@ impl DecodedObject {
     }
 }
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     pub(super) fn decode_object(
         &mut self,
         event: &DocumentEvent<'s>,

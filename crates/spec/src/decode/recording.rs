@@ -2,7 +2,7 @@
 
 use super::SpecDecoder;
 use crate::diagnostic::DiagnosticSink;
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, StopReading};
 
 /// The recorded events of one value, for replay. The recording ends where the file ends early.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub(super) struct EventRecording<'s> {
     events: std::vec::IntoIter<DocumentEvent<'s>>,
 }
 
-impl<'s> EventStream<'s> for EventRecording<'s> {
+impl<'s> DocumentEventStream<'s> for EventRecording<'s> {
     fn next_event(&mut self, _: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         self.events.next().ok_or(StopReading)
     }
@@ -27,7 +27,7 @@ impl<'s> EventStream<'s> for EventRecording<'s> {
     }
 }
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     /// Records the whole value that `event` begins, or as much of it as there is.
     pub(super) fn record_value(
         &mut self,

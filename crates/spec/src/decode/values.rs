@@ -6,7 +6,7 @@ use super::{
     type_mismatch_error,
 };
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, EventStream, StopReading};
+use crate::event::{DocumentEvent, DocumentEventStream, StopReading};
 use crate::parameters::ParameterValue;
 use crate::resolve::check_regex;
 use crate::source::SourceSpan;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use windlass_types::settings::{RetryBudget, StderrPattern, parse_slurm_size, parse_walltime};
 use windlass_types::{Bytes, GrowableQuantity, ResourceGrowth, SIGNAL_NAMES, parse_duration, signal_number};
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     pub(super) fn read_size(
         &mut self,
         event: DocumentEvent<'s>,

@@ -9,7 +9,7 @@ use super::recording::EventRecording;
 use super::tables::{DeferredSection, StdioField, WorkflowField};
 use super::{DecodedSpec, NameCompleteness, OpenList, SpannedText, SpecDecoder, ValueSubject};
 use crate::diagnostic::SpecDiagnostic;
-use crate::event::{DocumentEvent, DocumentEventKind, EventStream, NodeId, StopReading};
+use crate::event::{DocumentEvent, DocumentEventKind, DocumentEventStream, DocumentNodeId, StopReading};
 use crate::expand::{DiagnosticSinks, WorkflowConstants};
 use crate::model::{EnvVariable, ListRange, NamedText, WorkflowSpec};
 use crate::name_index::NameIndex;
@@ -31,14 +31,14 @@ pub(super) struct SpecBuilder<'s, E> {
     /// The location of `stdio` of the workflow, which may also be set in `execution_config`.
     pub(super) stdio_span: Option<SourceSpan>,
     /// Lists and maps that may be repeated through an alias.
-    lists_by_node: FxHashMap<NodeId, ListRange>,
-    envs_by_node: FxHashMap<NodeId, ListRange>,
+    lists_by_node: FxHashMap<DocumentNodeId, ListRange>,
+    envs_by_node: FxHashMap<DocumentNodeId, ListRange>,
     pub(super) requirement_names: NameIndex,
     variable_names: NameIndex,
     deferred_sections: Vec<(DeferredSection, EventRecording<'s>)>,
 }
 
-pub(super) fn build_spec<'s>(source: &'s str, events: impl EventStream<'s>) -> DecodedSpec<'s> {
+pub(super) fn build_spec<'s>(source: &'s str, events: impl DocumentEventStream<'s>) -> DecodedSpec<'s> {
     let mut building = SpecBuilder {
         decoder: SpecDecoder::new(events),
         spec: WorkflowSpec::new(source),
@@ -60,7 +60,7 @@ pub(super) fn build_spec<'s>(source: &'s str, events: impl EventStream<'s>) -> D
     DecodedSpec { spec: building.spec, sink, warnings, names }
 }
 
-impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecBuilder<'s, E> {
     fn decode_document(&mut self) -> Result<(), StopReading> {
         let root = self.decoder.next_event()?;
         let is_empty = match &root.kind {
@@ -362,7 +362,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
     }
 }
 
-impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+impl<'s, E: DocumentEventStream<'s>> SpecDecoder<'s, E> {
     pub(super) fn decode_stdio(
         &mut self,
         event: &DocumentEvent<'s>,

@@ -3,7 +3,7 @@
 use super::layout_blocks::{CommentCursor, LayoutBlock, LayoutItem, MAX_WIDTH};
 use crate::diagnostic::DiagnosticSink;
 use crate::event::DocumentEventKind;
-use crate::event::EventStream as _;
+use crate::event::DocumentEventStream as _;
 use crate::format::SpecFormat;
 use crate::json::JsonReader;
 use crate::source::SourceSpan;

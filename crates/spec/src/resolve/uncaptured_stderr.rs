@@ -29,8 +29,8 @@ impl NameResolver<'_, '_> {
 
     fn warn_uncaptured_stderr_of(&mut self, handler: u32, job: SourceSpan) {
         let Some((handler, place)) = self.spec.failure_handlers.get(handler as usize) else { return };
-        let deaf = (1..).zip(&handler.rules).find(|(_, rule)| !rule.stderr.is_empty());
-        let Some((number, _)) = deaf else { return };
+        let stderr_rule = (1..).zip(&handler.rules).find(|(_, rule)| !rule.stderr.is_empty());
+        let Some((number, _)) = stderr_rule else { return };
         let message = format!(
             "rule {number} of `{}` never matches: it looks for text on standard error, which is not kept",
             handler.name

@@ -5,7 +5,7 @@
 
 use super::syntax;
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
-use crate::event::{NodeId, ScalarText, StopReading};
+use crate::event::{DocumentNodeId, ScalarText, StopReading};
 use crate::source::SourceSpan;
 use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 use rustc_hash::FxHashMap;
@@ -58,8 +58,8 @@ pub(super) struct YamlNode<'s> {
 
 #[derive(Clone)]
 pub(super) enum YamlNodeKind<'s> {
-    MapStart(Option<NodeId>),
-    SeqStart(Option<NodeId>),
+    MapStart(Option<DocumentNodeId>),
+    SeqStart(Option<DocumentNodeId>),
     /// The end of a map or a list; its start tells which.
     End,
     Scalar(ScalarText<'s>),
@@ -74,7 +74,7 @@ pub(super) enum YamlNodeKind<'s> {
 
 /// The result of [`YamlNodes::capture_node`].
 pub(super) enum CapturedNode {
-    Collection(NodeId),
+    Collection(DocumentNodeId),
     Other,
     /// Already reported.
     Bad,
@@ -158,7 +158,7 @@ impl<'s> YamlNodes<'s> {
     }
 
     /// Moves the replay at `depth`, which is inside the map or list, to its end.
-    pub(super) fn jump_to_end(&mut self, id: NodeId, depth: usize) {
+    pub(super) fn jump_to_end(&mut self, id: DocumentNodeId, depth: usize) {
         self.replays.truncate(depth);
         if let Some(replay) = self.replays.last_mut() {
             replay.next = self.recorded[id.0 as usize].end;
@@ -169,9 +169,9 @@ impl<'s> YamlNodes<'s> {
     /// anything else.
     pub(super) fn maps_to_merge(
         &mut self,
-        id: NodeId,
+        id: DocumentNodeId,
         sink: &mut DiagnosticSink,
-    ) -> Result<Vec<Result<NodeId, SourceSpan>>, StopReading> {
+    ) -> Result<Vec<Result<DocumentNodeId, SourceSpan>>, StopReading> {
         let whole = &self.recorded[id.0 as usize];
         let (end, span) = (whole.end, whole.node.span);
         if matches!(whole.node.kind, YamlNodeKind::MapStart(_)) {
@@ -189,15 +189,15 @@ impl<'s> YamlNodes<'s> {
     }
 
     /// Replays the content of a map.
-    pub(super) fn replay_inside(&mut self, id: NodeId) {
+    pub(super) fn replay_inside(&mut self, id: DocumentNodeId) {
         self.replays.push(NodeReplay { next: id.0 + 1, end: self.recorded[id.0 as usize].end });
     }
 
-    fn map_at(&self, place: u32) -> Option<NodeId> {
+    fn map_at(&self, place: u32) -> Option<DocumentNodeId> {
         match self.recorded[place as usize].node.kind {
             YamlNodeKind::MapStart(id) => id,
             YamlNodeKind::Alias(anchor) => {
-                let target = NodeId(*self.anchors.get(&anchor)?);
+                let target = DocumentNodeId(*self.anchors.get(&anchor)?);
                 let is_map = matches!(self.recorded[target.0 as usize].node.kind, YamlNodeKind::MapStart(_));
                 (is_map && self.is_finished(target)).then_some(target)
             }
@@ -205,7 +205,7 @@ impl<'s> YamlNodes<'s> {
         }
     }
 
-    fn is_finished(&self, id: NodeId) -> bool {
+    fn is_finished(&self, id: DocumentNodeId) -> bool {
         self.recorded[id.0 as usize].end != UNFINISHED
     }
 
@@ -325,7 +325,7 @@ impl<'s> YamlNodes<'s> {
         let mut end = place;
         match &mut node.kind {
             YamlNodeKind::MapStart(id) | YamlNodeKind::SeqStart(id) => {
-                *id = Some(NodeId(place));
+                *id = Some(DocumentNodeId(place));
                 self.open.push(place);
                 end = UNFINISHED;
             }

@@ -17,7 +17,8 @@ pub struct DecisionRow {
     pub made_at: Timestamp,
     pub made_by: String,
     pub is_agent: bool,
-    pub verdict: FailureCommandKind,
+    #[serde(rename = "verdict")]
+    pub kind: FailureCommandKind,
     pub confidence: Option<f64>,
     pub reason: String,
     pub evidence: Vec<String>,

@@ -48,11 +48,11 @@ pub struct WorkflowExport {
     pub local_schedulers: Vec<Value>,
     #[serde(default)]
     pub failure_handlers: Vec<ExportedHandler>,
-    #[serde(default)]
-    pub job_kinds: Vec<ExportedJobGroup>,
+    #[serde(default, rename = "job_kinds")]
+    pub job_groups: Vec<ExportedJobGroup>,
     /// Dependency groups: lists of jobs that several jobs wait for, stored once.
-    #[serde(default)]
-    pub gates: Vec<Vec<i64>>,
+    #[serde(default, rename = "gates")]
+    pub dependency_groups: Vec<Vec<i64>>,
     #[serde(default)]
     pub jobs: Vec<ExportedJob>,
     /// Which job added which jobs, in the order of the jobs.
@@ -229,9 +229,9 @@ pub struct ExportedJob {
     pub resource_requirements_id: Option<i64>,
     #[serde(default, deserialize_with = "or_none")]
     pub depends_on_job_ids: Vec<i64>,
-    /// Indices into [`WorkflowExport::gates`], from 0.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub depends_on_gates: Vec<u32>,
+    /// Indices into [`WorkflowExport::dependency_groups`], from 0.
+    #[serde(default, rename = "depends_on_gates", skip_serializing_if = "Vec::is_empty")]
+    pub depends_on_groups: Vec<u32>,
     #[serde(default, deserialize_with = "or_none")]
     pub input_file_ids: Vec<i64>,
     #[serde(default, deserialize_with = "or_none")]

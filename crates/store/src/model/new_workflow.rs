@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::{AttemptKey, StdioSettings};
 use windlass_types::{JobGroupId, JobId, JobStatus, Resources, WorkflowId};
@@ -132,18 +132,18 @@ pub trait JobSource {
 
 /// A source for jobs in memory, without files or user data.
 #[derive(Debug)]
-pub struct ListedJobs<'j, I> {
+pub struct InMemoryJobSource<'j, I> {
     jobs: I,
     _item: PhantomData<NewJob<'j>>,
 }
 
-impl<'j, I: Iterator<Item = NewJob<'j>>> ListedJobs<'j, I> {
+impl<'j, I: Iterator<Item = NewJob<'j>>> InMemoryJobSource<'j, I> {
     pub fn new(jobs: impl IntoIterator<IntoIter = I>) -> Self {
         Self { jobs: jobs.into_iter(), _item: PhantomData }
     }
 }
 
-impl<'j, I: Iterator<Item = NewJob<'j>>> JobSource for ListedJobs<'j, I> {
+impl<'j, I: Iterator<Item = NewJob<'j>>> JobSource for InMemoryJobSource<'j, I> {
     fn set_first_ids(&mut self, _first: FirstIds) {}
 
     fn next_job(&mut self) -> Option<NewJob<'_>> {

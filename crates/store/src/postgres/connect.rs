@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn shown_url_and_errors_hide_the_password() {
         for (url, shown) in [
-            ("postgres://ann:secret@db.example/books", "postgres://ann@db.example/books"),
+            ("postgres://ann:secret@db.example/windlass", "postgres://ann@db.example/windlass"),
             ("postgresql://ann:secret@db:5433/b?sslmode=verify-full", "postgres://ann@db:5433/b"),
             ("postgres://ann:p%40ss@/b?host=/run/pg&port=7", "postgres://ann@/b?host=/run/pg&port=7"),
         ] {

@@ -13,7 +13,7 @@ use crate::db::{BulkTable, JobChunk, SqlConnection, SqlRow, SqlValue, StatementP
 use crate::error::SqlError;
 use crate::sql::common::RowLookup;
 use crate::sql::postgres as sql;
-use crate::writer::{MaintenanceNeed, WriteSession};
+use crate::writer::{MaintenanceUrgency, WriteSession};
 use futures_util::StreamExt as _;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -491,8 +491,8 @@ impl WriteSession for PgConnection {
     }
 
     /// PostgreSQL manages its log itself.
-    fn maintenance_need(&self) -> MaintenanceNeed {
-        MaintenanceNeed::NotNeeded
+    fn maintenance_need(&self) -> MaintenanceUrgency {
+        MaintenanceUrgency::NotNeeded
     }
 
     fn run_maintenance(&self) {}

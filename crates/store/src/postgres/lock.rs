@@ -296,10 +296,10 @@ impl PgServerLock {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let beaten = Arc::clone(&shared);
+        let heartbeat_state = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("windlass-heartbeat".into())
-            .spawn(move || beaten.run_heartbeat(&link, epoch))
+            .spawn(move || heartbeat_state.run_heartbeat(&link, epoch))
             .map_err(|e| SqlError::damage(format!("cannot start the heartbeat thread: {e}")))?;
         Ok(Self { shared, thread: Some(thread) })
     }

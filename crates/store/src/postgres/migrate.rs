@@ -125,7 +125,7 @@ pub(super) fn is_current(link: &PgConnection) -> Result<bool, SqlError> {
     let tables: Vec<String> = link.query_all(sql::TABLES, values![], |row| row.get(0))?;
     if !tables.iter().any(|table| table == HISTORY_TABLE) {
         if let Some(table) = tables.into_iter().next() {
-            return Err(StoreError::NotOurs { url: url.clone(), table }.into());
+            return Err(StoreError::ForeignDatabase { url: url.clone(), table }.into());
         }
         return Ok(false);
     }

@@ -98,7 +98,7 @@ impl Redacted for JobGroupRow {
 impl Redacted for WorkflowExport {
     fn redact(&mut self, viewer: Viewer<'_>) {
         let of_jobs = self.jobs.iter_mut().map(|job| &mut job.env);
-        let of_groups = self.job_kinds.iter_mut().map(|job_group| &mut job_group.env);
+        let of_groups = self.job_groups.iter_mut().map(|job_group| &mut job_group.env);
         viewer
             .mask_environments(None, std::iter::once(&mut self.workflow.env).chain(of_groups).chain(of_jobs));
     }

@@ -34,7 +34,8 @@ pub enum ErrorCategory {
     /// Unauthenticated, or not permitted.
     Forbidden,
     /// Disk, network or database: a retry may succeed.
-    Surroundings,
+    #[serde(rename = "surroundings")]
+    Unavailable,
     /// A bug.
     Internal,
 }
@@ -99,7 +100,7 @@ impl WireError {
             ErrorCategory::Wrong => 422,
             ErrorCategory::Refused => 409,
             ErrorCategory::Forbidden => 403,
-            ErrorCategory::Surroundings => 503,
+            ErrorCategory::Unavailable => 503,
             ErrorCategory::Internal => 500,
         }
     }
@@ -183,7 +184,7 @@ macro_rules! transferred_errors {
                     $(Self::$variant { .. } => ErrorCategory::$sort,)*
                     Self::Remote(elsewhere) => elsewhere.category,
                     Self::Refused { .. } | Self::Internal { .. } | Self::Closed => ErrorCategory::Internal,
-                    _ => ErrorCategory::Surroundings,
+                    _ => ErrorCategory::Unavailable,
                 }
             }
         }
@@ -219,7 +220,7 @@ transferred_errors! {
     "stale_run" Refused StaleRun { workflow: WorkflowId, expected: RunId, found: RunId };
     "run_not_begun" Internal RunNotBegun { workflow: WorkflowId, run: RunId };
     "still_active" Refused StillActive { workflow: WorkflowId, held: u64 };
-    "not_buried" Refused NotBuried { workflow: WorkflowId, workers: usize };
+    "not_buried" Refused WorkersMayBeAlive { workflow: WorkflowId, workers: usize };
     "not_running" Refused NotRunning { caller: AttemptKey };
     "too_many_iterations" Refused TooManyIterations { lineage: String, max: u32 };
     "action" Refused Action { id: i64, what: String };
@@ -252,7 +253,7 @@ mod tests {
         let full = StoreError::DiskFull { path: "/data/w.db".into(), space: None, source };
         let arrived = over_the_wire(&full);
         assert!(arrived.to_string().starts_with(&full.to_string()), "{arrived}");
-        assert_eq!((arrived.hint(), arrived.category()), (full.hint(), ErrorCategory::Surroundings));
+        assert_eq!((arrived.hint(), arrived.category()), (full.hint(), ErrorCategory::Unavailable));
     }
 
     #[test]

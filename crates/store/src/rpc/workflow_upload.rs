@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
 use windlass_types::{JobId, JobStatus, Resources, Timestamp, WorkflowId};

@@ -7,7 +7,7 @@ use super::edit::add_data_edges;
 use super::job_loading::JobIdBlocks;
 use super::query_builder::SqlQuery;
 use super::workflow_updates::AuditContext;
-use super::{column_decoding, contract_lists, events, queries, workflow_parts};
+use super::{column_decoding, events, queries, torc_lists, workflow_parts};
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, SqlRow, values};
 use crate::error::SqlError;
@@ -282,7 +282,7 @@ fn find_owner(
     what: &'static str,
     id: i64,
 ) -> Result<WorkflowId, SqlError> {
-    contract_lists::workflow_of(db, part)?.ok_or_else(|| StoreError::NoSuch { what: what.into(), id }.into())
+    torc_lists::workflow_of(db, part)?.ok_or_else(|| StoreError::NoSuch { what: what.into(), id }.into())
 }
 
 fn refuse_while_used(
@@ -388,7 +388,7 @@ pub(crate) fn update_result(
 }
 
 fn require_attempt(db: &impl SqlConnection, result: &ClientResult) -> Result<WorkflowId, SqlError> {
-    let workflow = contract_lists::workflow_of(db, WorkflowPartId::Job(result.job))?
+    let workflow = torc_lists::workflow_of(db, WorkflowPartId::Job(result.job))?
         .ok_or(StoreError::NoSuchJob(result.job))?;
     super::workers::find_worker(db, result.worker)?.ok_or(StoreError::NoSuchWorker(result.worker))?;
     Ok(workflow)

@@ -29,11 +29,11 @@ pub(crate) fn export_workflow(
         schedulers: slurm_schedulers.iter().map(|row| (row.scheduler.name.clone(), row.id)).collect(),
     };
     let job_groups = workflow_parts::list_job_groups(db, id)?;
-    let job_kinds: Vec<ExportedJobGroup> =
+    let job_groups: Vec<ExportedJobGroup> =
         job_groups.into_iter().map(|job_group| names.exported_group(job_group)).collect();
-    let mut jobs = export_jobs(db, id, &job_kinds)?;
+    let mut jobs = export_jobs(db, id, &job_groups)?;
     assign_work_units(db, id, &mut jobs)?;
-    let gates = attach_relations(db, id, &mut jobs)?;
+    let dependency_groups = attach_relations(db, id, &mut jobs)?;
     let listed = options.results.then(|| export_history(db, id)).transpose()?;
     let (compute_nodes, runs, results) =
         listed.map_or((None, None, None), |(w, r, s)| (Some(w), Some(r), Some(s)));
@@ -53,8 +53,8 @@ pub(crate) fn export_workflow(
             .into_iter()
             .map(|row| ExportedHandler { id: row.id, name: row.handler.name, rules: row.handler.rules })
             .collect(),
-        job_kinds,
-        gates,
+        job_groups,
+        dependency_groups,
         jobs,
         spawns: list_of_workflow(db, sql::SPAWNED_BLOCKS, id, read_exported_spawn)?,
         workflow_actions: export_actions(db, id)?,
@@ -167,7 +167,7 @@ fn read_exported_job(row: &SqlRow<'_>) -> Result<ExportedJob, SqlError> {
         parameters: column_decoding::read_json(row, 12)?.unwrap_or_default(),
         shared: SharedByGroup::default(),
         depends_on_job_ids: Vec::new(),
-        depends_on_gates: Vec::new(),
+        depends_on_groups: Vec::new(),
         input_file_ids: Vec::new(),
         output_file_ids: Vec::new(),
         input_user_data_ids: Vec::new(),
@@ -191,7 +191,7 @@ fn attach_relations(
         with(job, &mut |job| job.depends_on_job_ids.push(waits_for));
     })?;
     for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, id, |job, group| {
-        with(job, &mut |job| job.depends_on_gates.push(group as u32));
+        with(job, &mut |job| job.depends_on_groups.push(group as u32));
     })?;
     for related in workflow_parts::list_job_files(db, id)? {
         let list = |job: &mut ExportedJob| {
@@ -207,14 +207,14 @@ fn attach_relations(
         };
         with(related.job_id.0, &mut { list });
     }
-    let mut gates: Vec<Vec<i64>> = Vec::new();
+    let mut dependency_groups: Vec<Vec<i64>> = Vec::new();
     for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, id, |group, job| {
-        if gates.len() <= group as usize {
-            gates.resize_with(group as usize + 1, Vec::new);
+        if dependency_groups.len() <= group as usize {
+            dependency_groups.resize_with(group as usize + 1, Vec::new);
         }
-        gates[group as usize].push(job);
+        dependency_groups[group as usize].push(job);
     })?;
-    Ok(gates)
+    Ok(dependency_groups)
 }
 
 fn export_files(db: &impl SqlConnection, id: WorkflowId) -> Result<Vec<ExportedFile>, SqlError> {

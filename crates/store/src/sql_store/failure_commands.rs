@@ -18,8 +18,8 @@ use serde_json::json;
 use std::cell::OnceCell;
 use windlass_core::change::WorkflowChange;
 use windlass_core::failure_commands::{
-    CommandDecision, CommandPlanError, CommandSettings, CommandTarget, HeldDependents, JobPatch, PatchUndo,
-    RequestedResources, ResourceSource, decide_command, plan_commands, plan_undo,
+    BlockingDependents, CommandDecision, CommandPlanError, CommandSettings, CommandTarget, JobPatch,
+    PatchUndo, RequestedResources, ResourceSource, decide_command, plan_commands, plan_undo,
 };
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
@@ -67,7 +67,7 @@ struct FailureCommandExecutor<'a, D> {
     table: LoadedJobs,
     scheduler_targets: SchedulerTargets,
     /// Loaded only if jobs are held.
-    held: OnceCell<HeldDependents>,
+    held: OnceCell<BlockingDependents>,
     by: AuditContext<'a>,
 }
 
@@ -149,7 +149,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
     ) -> Result<FailureCommandOutcome, SqlError> {
         let outcome = |answer, words| FailureCommandOutcome {
             job: order.job,
-            verdict: order.verdict,
+            kind: order.kind,
             answer,
             words,
             status: None,
@@ -174,7 +174,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         Ok(stands(match decide_command(order, source.is_agent, &self.command_settings(&schedulers), &case) {
             CommandDecision::Refused(words) => outcome(FailureCommandStatus::Refused, words),
             CommandDecision::Accepted { .. }
-                if let Some(words) = self.find_blocking_worker(named.index, order.verdict)? =>
+                if let Some(words) = self.find_blocking_worker(named.index, order.kind)? =>
             {
                 outcome(FailureCommandStatus::Refused, words)
             }
@@ -183,8 +183,8 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
                 outcome(FailureCommandStatus::Proposed, words)
             }
             CommandDecision::Accepted { message: words, patch: revision } => {
-                accepted.job_commands.push((named.index, order.verdict));
-                if order.verdict != FailureCommandKind::Change {
+                accepted.job_commands.push((named.index, order.kind));
+                if order.kind != FailureCommandKind::Change {
                     accepted.decisions.push(decided(DecisionState::Done));
                 }
                 if let Some(place) = revision.as_ref().and_then(|revision| revision.1.place.as_ref()) {
@@ -203,20 +203,16 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
     }
 
     /// Returns why the command cannot be applied while a dependent of the job is held by a worker.
-    fn find_blocking_worker(
-        &self,
-        job: u32,
-        verdict: FailureCommandKind,
-    ) -> Result<Option<String>, SqlError> {
+    fn find_blocking_worker(&self, job: u32, kind: FailureCommandKind) -> Result<Option<String>, SqlError> {
         if self.row.counts.active() == 0 {
             return Ok(None);
         }
         if self.held.get().is_none() {
-            let held = HeldDependents::new(&self.table.edges, &self.table.status);
+            let held = BlockingDependents::new(&self.table.edges, &self.table.status);
             let held = held.map_err(|cycle| SqlError::damage(cycle.to_string()))?;
             self.held.set(held).ok();
         }
-        let holder = self.held.get().and_then(|held| held.blocking_job(job, verdict));
+        let holder = self.held.get().and_then(|held| held.blocking_job(job, kind));
         let Some(holder) = holder else { return Ok(None) };
         let (id, status) = (self.table.ids[holder as usize], self.table.status[holder as usize]);
         let name: String = self.db.query_one(sql::JOB_NAME, [id.0], |row| row.get(0))?;
@@ -279,9 +275,9 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         if notes_decisions {
             self.record_decisions(&accepted.decisions, agent)?;
         }
-        let has_verdicts =
-            accepted.job_commands.iter().any(|(_, verdict)| *verdict != FailureCommandKind::Change);
-        if has_verdicts {
+        let has_state_changes =
+            accepted.job_commands.iter().any(|(_, kind)| *kind != FailureCommandKind::Change);
+        if has_state_changes {
             let changes = self.plan_changes(&accepted.job_commands)?;
             apply_batch(self.db, &ChangeBatch { workflow, run, changes: changes.into() }, self.by.actor)?;
             self.reopen_run()?;
@@ -290,10 +286,10 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         self.record_event(accepted, agent)
     }
 
-    fn plan_changes(&self, verdicts: &[(u32, FailureCommandKind)]) -> Result<Vec<WorkflowChange>, SqlError> {
+    fn plan_changes(&self, chosen: &[(u32, FailureCommandKind)]) -> Result<Vec<WorkflowChange>, SqlError> {
         let (workflow, run) = (self.row.id, self.row.run_id);
         let done = load_attempts_done(self.db, workflow, run)?;
-        plan_commands(workflow, run, &self.table, verdicts, &done).map_err(|why| match why {
+        plan_commands(workflow, run, &self.table, chosen, &done).map_err(|why| match why {
             CommandPlanError::Held(_) => {
                 StoreError::StillActive { workflow, held: self.row.counts.active() }.into()
             }
@@ -397,7 +393,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
                     self.by.now.0,
                     by,
                     i64::from(agent.is_some()),
-                    order.verdict.as_str(),
+                    order.kind.as_str(),
                     order.confidence,
                     order.reason,
                     evidence,
@@ -416,7 +412,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         let DecidedCommand { command: order, attempt, .. } = decided;
         let changes = column_decoding::render_json(&order.changes)?;
         let (job, run) = (order.job.0, self.row.run_id.0);
-        let same = values![job, run, attempt.0, by, order.verdict.as_str(), changes];
+        let same = values![job, run, attempt.0, by, order.kind.as_str(), changes];
         let known = self.db.query_optional(sql::FIND_SAME_PROPOSAL, same, |row| row.get::<Option<f64>>(0))?;
         if known == Some(order.confidence) {
             return Ok(false);
@@ -428,10 +424,10 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
     /// Records one event for all commands of a batch.
     fn record_event(&self, accepted: &AcceptedCommands<'_>, agent: Option<&str>) -> Result<(), SqlError> {
         let mut parts = Vec::new();
-        for verdict in FailureCommandKind::ALL {
-            let n = accepted.job_commands.iter().filter(|(_, given)| *given == verdict).count();
+        for kind in FailureCommandKind::ALL {
+            let n = accepted.job_commands.iter().filter(|(_, given)| *given == kind).count();
             if n > 0 {
-                parts.push(format!("{verdict} {n}"));
+                parts.push(format!("{kind} {n}"));
             }
         }
         let proposed = accepted.decisions.iter().filter(|d| d.state == DecisionState::Proposed).count();
@@ -474,7 +470,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
             let words = "declined; the job keeps waiting".to_owned();
             FailureCommandOutcome {
                 job: order.job,
-                verdict: order.verdict,
+                kind: order.kind,
                 answer,
                 words,
                 status: None,
@@ -519,7 +515,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
             let (status, attempt) = (Some(named.status), Some(named.attempt));
             outcomes.push(FailureCommandOutcome {
                 job: row.job_id,
-                verdict: FailureCommandKind::Change,
+                kind: FailureCommandKind::Change,
                 answer,
                 words,
                 status,
@@ -582,7 +578,7 @@ pub(crate) fn close_obsolete_proposals(
 fn overtaken_result(row: &DecisionRow, named: &NamedJob) -> FailureCommandOutcome {
     FailureCommandOutcome {
         job: row.job_id,
-        verdict: row.verdict,
+        kind: row.kind,
         answer: FailureCommandStatus::Refused,
         words: format!(
             "the proposal is about attempt {} of run {}, and the job has continued since: it is `{}`, in attempt {}",
@@ -596,7 +592,7 @@ fn overtaken_result(row: &DecisionRow, named: &NamedJob) -> FailureCommandOutcom
 fn command_of_decision(row: &DecisionRow) -> FailureCommand {
     FailureCommand {
         job: row.job_id,
-        verdict: row.verdict,
+        kind: row.kind,
         changes: row.changes.clone(),
         reason: row.reason.clone(),
         confidence: row.confidence,

@@ -8,8 +8,8 @@ use crate::error::SqlError;
 use crate::model::LoadedJobs;
 use crate::sql::common as sql;
 use std::collections::HashMap;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::dispatch::LocationConstraint;
-use windlass_core::edges::DependencyEdges;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
 

@@ -3,9 +3,9 @@
 
 use super::workflow_updates::AuditContext;
 use super::{
-    action_changes, claimed_commands, completion_records, contract_lists, create, edit, events, export,
-    failure_commands, failures, import, job_loading, pending_commands, queries, runs, spawn, work_units,
-    workers, workflow_parts, workflow_updates,
+    action_changes, claimed_commands, completion_records, create, edit, events, export, failure_commands,
+    failures, import, job_loading, pending_commands, queries, runs, spawn, torc_lists, work_units, workers,
+    workflow_parts, workflow_updates,
 };
 use crate::db::SqlConnection;
 use crate::error::SqlError;
@@ -208,7 +208,7 @@ impl<B: StoreBackend> Store for SqlStore<B> {
 
     fn find_job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
         self.read(|db| {
-            let Some(workflow) = contract_lists::workflow_of(db, WorkflowPartId::Job(id))? else {
+            let Some(workflow) = torc_lists::workflow_of(db, WorkflowPartId::Job(id))? else {
                 return Ok(None);
             };
             let filter = JobFilter { ids: vec![id], ..JobFilter::default() };

@@ -10,7 +10,7 @@ use crate::model::{AttemptCountsBySite, WorkUnitStatusRow};
 use crate::sql::{common as sql, tables};
 use std::collections::BTreeMap;
 use windlass_core::change::WorkUnitChange;
-use windlass_core::workflow_state::{WorkUnitCounts, WorkUnitRow};
+use windlass_core::workflow_state::{UnitJobCounts, WorkUnitRow};
 use windlass_types::{JobId, JobStatus, RunId, Timestamp, WorkUnitStatus, WorkUnitStatusCounts, WorkflowId};
 
 /// The work units of a new workflow, collected while its jobs are read.
@@ -19,7 +19,7 @@ pub(crate) struct NewWorkUnits {
     /// `(first job, number of jobs, unit)`.
     rows: Vec<(i64, i64, u32)>,
     /// Job states of each unit, and whether it has a landing job.
-    units: BTreeMap<u32, (WorkUnitCounts, bool)>,
+    units: BTreeMap<u32, (UnitJobCounts, bool)>,
 }
 
 impl NewWorkUnits {

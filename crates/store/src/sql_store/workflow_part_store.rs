@@ -1,6 +1,6 @@
 //! [`WorkflowPartStore`] on a database: selects the connection of each call.
 
-use super::{SqlStore, StoreBackend, action_changes, contract_lists, crud, events, queries};
+use super::{SqlStore, StoreBackend, action_changes, crud, events, queries, torc_lists};
 use crate::model::{
     ActionRunRow, AddFile, AddUserData, ClientRecordRow, ClientResult, CountQuery, DependencyRow, EventRow,
     JobDetails, JobFilter, JobRelations, NewAllocationAction, NewEvent, ReadyJobsRow, ResultRow,
@@ -13,15 +13,15 @@ use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, Wo
 
 impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
     fn count_rows(&self, what: &CountQuery) -> Result<u64, StoreError> {
-        self.read(|db| contract_lists::count_rows(db, what))
+        self.read(|db| torc_lists::count_rows(db, what))
     }
 
     fn workflow_of(&self, part: WorkflowPartId) -> Result<Option<WorkflowId>, StoreError> {
-        self.read(|db| contract_lists::workflow_of(db, part))
+        self.read(|db| torc_lists::workflow_of(db, part))
     }
 
     fn list_workflows(&self, filter: &WorkflowFilter) -> Result<Vec<WorkflowRow>, StoreError> {
-        self.read(|db| contract_lists::list_workflows(db, filter))
+        self.read(|db| torc_lists::list_workflows(db, filter))
     }
 
     fn update_settings(
@@ -35,23 +35,23 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
     }
 
     fn work_summary(&self, workflow: WorkflowId) -> Result<WorkSummary, StoreError> {
-        self.read(|db| contract_lists::work_summary(db, workflow))
+        self.read(|db| torc_lists::work_summary(db, workflow))
     }
 
     fn job(&self, id: JobId) -> Result<Option<JobDetails>, StoreError> {
-        self.read(|db| contract_lists::find_job_details(db, id))
+        self.read(|db| torc_lists::find_job_details(db, id))
     }
 
     fn job_details(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobDetails>, StoreError> {
-        self.read(|db| contract_lists::list_job_details(db, workflow, filter))
+        self.read(|db| torc_lists::list_job_details(db, workflow, filter))
     }
 
     fn job_ids(&self, workflow: WorkflowId) -> Result<Vec<JobId>, StoreError> {
-        self.read(|db| contract_lists::list_job_ids(db, workflow))
+        self.read(|db| torc_lists::list_job_ids(db, workflow))
     }
 
     fn list_job_relations(&self, jobs: &[JobId]) -> Result<Vec<JobRelations>, StoreError> {
-        self.read(|db| contract_lists::list_job_relations(db, jobs))
+        self.read(|db| torc_lists::list_job_relations(db, jobs))
     }
 
     fn dependencies(
@@ -60,7 +60,7 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
         offset: u64,
         limit: Option<u64>,
     ) -> Result<Vec<DependencyRow>, StoreError> {
-        self.read(|db| contract_lists::list_dependencies(db, workflow, offset, limit))
+        self.read(|db| torc_lists::list_dependencies(db, workflow, offset, limit))
     }
 
     fn ready_requirements(
@@ -68,7 +68,7 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
         workflow: WorkflowId,
         scheduler: Option<i64>,
     ) -> Result<Vec<ReadyJobsRow>, StoreError> {
-        self.read(|db| contract_lists::list_ready_requirements(db, workflow, scheduler))
+        self.read(|db| torc_lists::list_ready_requirements(db, workflow, scheduler))
     }
 
     fn add_files(
@@ -82,7 +82,7 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
     }
 
     fn required_files(&self, workflow: WorkflowId) -> Result<Vec<FileId>, StoreError> {
-        self.read(|db| contract_lists::list_required_files(db, workflow))
+        self.read(|db| torc_lists::list_required_files(db, workflow))
     }
 
     fn add_user_data_list(
@@ -106,7 +106,7 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
     }
 
     fn missing_user_data(&self, workflow: WorkflowId) -> Result<Vec<UserDataId>, StoreError> {
-        self.read(|db| contract_lists::list_missing_user_data(db, workflow))
+        self.read(|db| torc_lists::list_missing_user_data(db, workflow))
     }
 
     fn clear_ephemeral_data(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, StoreError> {
@@ -189,7 +189,7 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
     }
 
     fn action_runs(&self, workflow: WorkflowId) -> Result<Vec<ActionRunRow>, StoreError> {
-        self.read(|db| contract_lists::list_action_runs(db, workflow))
+        self.read(|db| torc_lists::list_action_runs(db, workflow))
     }
 
     fn result(&self, id: ResultId) -> Result<Option<ResultRow>, StoreError> {

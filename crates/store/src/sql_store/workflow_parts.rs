@@ -2,8 +2,8 @@
 //! and actions.
 
 use super::apply_changes::current_run;
-use super::contract_lists::read_action_run_row;
 use super::query_builder::SqlQuery;
+use super::torc_lists::read_action_run_row;
 use super::{column_decoding, job_loading};
 use crate::StoreError;
 use crate::db::{SqlConnection, SqlRow};

@@ -274,7 +274,7 @@ pub(crate) fn delete_workflow(
     let workers = workers::active_workers(db, Some(id))?;
     let workers = workers.iter().filter(|row| row.worker.kind == WorkerKind::Local).count();
     if workers > 0 {
-        return Err(StoreError::NotBuried { workflow: id, workers }.into());
+        return Err(StoreError::WorkersMayBeAlive { workflow: id, workers }.into());
     }
     allocations::refuse_open_allocations(db, id, &format!("workflow {id}"))?;
     for block in JobIdBlocks::load(db, id)?.iter() {

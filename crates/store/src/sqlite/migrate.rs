@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// A dump of a database of the first format.
-    const OLD_BOOKS: &str = "
+    const OLD_TABLES: &str = "
         INSERT INTO workflow (id, uuid, name, user_name, created_at, submission_dir, output_dir, stdio_mode,
             stdio_delete_on_success, settings, file_count)
         VALUES (7, '01234567-89ab-cdef-0123-456789abcdef', 'w', 'ada', 1, '/', '/o', 'none', 0, '{}', 0);
@@ -248,7 +248,7 @@ mod tests {
         let conn = Connection::open_in_memory().unwrap();
         conn.pragma_update(None, "foreign_keys", true).unwrap();
         migrate(&conn, Path::new("db"), &MIGRATIONS[..1]).unwrap();
-        conn.execute_batch(OLD_BOOKS).unwrap();
+        conn.execute_batch(OLD_TABLES).unwrap();
         migrate(&conn, Path::new("db"), MIGRATIONS).unwrap();
 
         let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn migration_with_dangling_reference_is_rolled_back() {
         let conn = migrated(&[&MIGRATIONS[..1]]);
-        conn.execute_batch(OLD_BOOKS).unwrap();
+        conn.execute_batch(OLD_TABLES).unwrap();
         let bad = SchemaMigration { version: 2, name: "bad", sql: "DELETE FROM worker" };
         let error = migrate(&conn, Path::new("db"), &[MIGRATIONS[0], bad])
             .unwrap_err()

@@ -21,7 +21,7 @@ use crate::error::SqlError;
 use crate::lock::{self, LockGuard, LockHolder, LockScope};
 use crate::sql::sqlite::FOREIGN_COMMITS;
 use crate::sql_store::{SqlStore, StoreBackend};
-use crate::writer::{GroupCommitWriter, MaintenanceNeed, WriteSession as _};
+use crate::writer::{GroupCommitWriter, MaintenanceUrgency, WriteSession as _};
 use crate::{BatchCallback, ChangeBatch, StoreError, StoreLocation};
 use read_pool::ReadPool;
 use rusqlite::Connection;
@@ -163,7 +163,7 @@ impl StoreBackend for SqliteBackend {
             }
             error
         })?;
-        if link.maintenance_need() != MaintenanceNeed::NotNeeded {
+        if link.maintenance_need() != MaintenanceUrgency::NotNeeded {
             link.run_maintenance();
         }
         Ok(value)

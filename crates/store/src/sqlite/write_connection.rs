@@ -4,7 +4,7 @@ use crate::StoreError;
 use crate::disk_space::DiskSpace;
 use crate::error::SqlError;
 use crate::sql::sqlite as sql;
-use crate::writer::{MaintenanceNeed, WriteSession};
+use crate::writer::{MaintenanceUrgency, WriteSession};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
@@ -110,17 +110,17 @@ impl WriteSession for SqliteWriteConnection {
         fault.into_store_error(&self.path)
     }
 
-    fn maintenance_need(&self) -> MaintenanceNeed {
+    fn maintenance_need(&self) -> MaintenanceUrgency {
         let Ok((frames, moved)) = count_log_frames(&self.conn, sql::LOG_FRAMES) else {
-            return MaintenanceNeed::NotNeeded;
+            return MaintenanceUrgency::NotNeeded;
         };
         match frames - moved {
-            MAX_WAITING_FRAMES.. => MaintenanceNeed::BeforeNextCommit,
+            MAX_WAITING_FRAMES.. => MaintenanceUrgency::BeforeNextCommit,
             waiting @ MIN_CHECKPOINT_FRAMES.. if self.is_log_large(waiting) => {
-                MaintenanceNeed::BeforeNextCommit
+                MaintenanceUrgency::BeforeNextCommit
             }
-            CHECKPOINT_FRAMES.. => MaintenanceNeed::Soon,
-            _ => MaintenanceNeed::NotNeeded,
+            CHECKPOINT_FRAMES.. => MaintenanceUrgency::Soon,
+            _ => MaintenanceUrgency::NotNeeded,
         }
     }
 
@@ -154,10 +154,10 @@ impl SqliteWriteConnection {
 
 /// Truncates the log, unless readers use it.
 fn truncate_log(conn: &Connection, timeout: Duration) -> rusqlite::Result<()> {
-    let patience: i64 = conn.query_row("PRAGMA busy_timeout", [], |row| row.get(0))?;
+    let max_wait: i64 = conn.query_row("PRAGMA busy_timeout", [], |row| row.get(0))?;
     conn.busy_timeout(timeout)?;
     let outcome = count_log_frames(conn, sql::CHECKPOINT_AND_TRUNCATE);
-    conn.busy_timeout(Duration::from_millis(patience.unsigned_abs()))?;
+    conn.busy_timeout(Duration::from_millis(max_wait.unsigned_abs()))?;
     outcome.map(|_| ())
 }
 

@@ -3,9 +3,10 @@
 use std::sync::mpsc;
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, WorkflowChange};
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_store::model::{
-    FirstIds, JobSource, ListedJobs, NewFile, NewJob, NewRequirements, NewUserData, NewWorker, NewWorkflow,
+    FirstIds, InMemoryJobSource, JobSource, NewFile, NewJob, NewRequirements, NewUserData, NewWorker,
+    NewWorkflow,
 };
 use windlass_store::{ChangeBatch, Store, StoreError};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage, ProcessExit};
@@ -52,7 +53,7 @@ pub(crate) fn create_jobs<'j>(
     jobs: impl Iterator<Item = NewJob<'j>>,
 ) -> (WorkflowId, Vec<JobId>) {
     let edges = DependencyEdges::default();
-    let id = store.create_workflow(&workflow(&[], &edges), &mut ListedJobs::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&workflow(&[], &edges), &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)
 }
 
@@ -153,7 +154,7 @@ pub(crate) const IDS: &str = "true IDS";
 
 /// A source that streams from lists.
 #[derive(Default)]
-pub(crate) struct Source<'a> {
+pub(crate) struct ListSource<'a> {
     pub(crate) files: Vec<NewFile<'a>>,
     pub(crate) user_data: Vec<NewUserData<'a>>,
     pub(crate) jobs: Vec<NewJob<'a>>,
@@ -161,7 +162,7 @@ pub(crate) struct Source<'a> {
     pub(crate) command: String,
 }
 
-impl JobSource for Source<'_> {
+impl JobSource for ListSource<'_> {
     fn set_first_ids(&mut self, first: FirstIds) {
         self.command = format!("true {} {} {}", first.job, first.file, first.user_data);
         self.files.reverse();

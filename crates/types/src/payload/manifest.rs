@@ -15,7 +15,7 @@ pub struct WorkUnitManifest {
     pub unit: String,
     pub number: u32,
     pub steps: Vec<ManifestStep>,
-    pub nodes: Vec<ProcessingNode>,
+    pub nodes: Vec<ProcessingJob>,
     pub outputs: Vec<WorkUnitOutput>,
     #[serde(default)]
     pub merge: MergeSettings,
@@ -119,7 +119,7 @@ pub enum SimulatedFailureKind {
 /// The work of one processing job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProcessingNode {
+pub struct ProcessingJob {
     /// Index within the unit, from 0; the report is `proc_<index>.json`.
     pub index: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,7 +130,7 @@ pub struct ProcessingNode {
     #[serde(default)]
     pub expected_events: u64,
     #[serde(default)]
-    pub estimates: NodeEstimates,
+    pub estimates: ProcessingEstimates,
     /// Trial of parallel instances of steps. Overrides the manifest and the measured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<StepParallelism>,
@@ -195,7 +195,7 @@ const fn one_u64() -> u64 {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct NodeEstimates {
+pub struct ProcessingEstimates {
     pub memory_mb: u64,
     pub time_sec: u64,
     pub disk_kb: u64,
@@ -237,7 +237,7 @@ pub struct MergeSettings {
 }
 
 impl WorkUnitManifest {
-    pub fn node(&self, index: u32) -> Option<&ProcessingNode> {
+    pub fn node(&self, index: u32) -> Option<&ProcessingJob> {
         self.nodes.iter().find(|node| node.index == index)
     }
 

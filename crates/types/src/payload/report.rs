@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// `proc_<node>.json`: the report of a node. Written last: a node is completed if its report has no failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeReport {
+pub struct ProcessingReport {
     pub unit: String,
     pub node: u32,
     pub site: String,
@@ -18,14 +18,14 @@ pub struct NodeReport {
     pub steps: Vec<StepMetrics>,
     pub outputs: Vec<ProducedFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<NodeFailure>,
+    pub failure: Option<ProcessingFailure>,
     /// LFNs of unreadable inputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_inputs: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeFailure {
+pub struct ProcessingFailure {
     /// Absent if the failure was outside of a step: inputs, storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,

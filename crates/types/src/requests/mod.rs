@@ -8,7 +8,7 @@ mod request;
 mod status;
 
 pub use recovery::{FileRemainder, RequestFileCounts, RequestFileRow, RequestOverrides};
-pub use request::{DEFAULT_PRIORITY, GenerationParams, ProductionStep, Request, SplittingParams};
+pub use request::{DEFAULT_PRIORITY, GenerationParams, PriorityStep, Request, SplittingParams};
 pub use status::{
     CleanupPolicy, NodeRole, ParseEnumNameError, ProcessingBlockStatus, RequestFileState, RequestRunCause,
     RequestRunStatus, RequestStatus, RequestUnitStatus, SiteStatus, SplittingAlgo,

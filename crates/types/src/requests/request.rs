@@ -68,7 +68,7 @@ pub struct Request {
     #[serde(default)]
     pub urgent: bool,
     #[serde(default)]
-    pub production_steps: Vec<ProductionStep>,
+    pub production_steps: Vec<PriorityStep>,
 
     /// Passed on to the payload on the worker; the scheduler never interprets it. Contains
     /// `RequestType` and the steps.
@@ -116,7 +116,7 @@ pub const DEFAULT_PRIORITY: i64 = 100_000;
 
 /// Once this fraction is completed, the rest continues with the new priority.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProductionStep {
+pub struct PriorityStep {
     /// Fraction of the work units, counted from the beginning: 0 < fraction < 1.
     pub fraction: f64,
     pub priority: i64,

@@ -10,7 +10,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use windlass_types::ContentDigest;
+use windlass_types::ContentHasher;
 use windlass_types::worker_messages::FileSnapshot;
 
 /// The largest number of entries that is inspected for every attempt.
@@ -41,7 +41,7 @@ fn inspect_directory_up_to(
         visited: HashSet::default(),
         newest_ns: 0,
         size: 0,
-        digest: ContentDigest::default(),
+        digest: ContentHasher::default(),
     };
     if walk.visit_directory(path, metadata).is_none() {
         return FileSnapshot {
@@ -63,7 +63,7 @@ struct DirectoryWalk<'f> {
     visited: HashSet<(u64, u64)>,
     newest_ns: i64,
     size: u64,
-    digest: ContentDigest,
+    digest: ContentHasher,
 }
 
 impl DirectoryWalk<'_> {
@@ -126,23 +126,23 @@ mod tests {
     use std::time::{Duration, SystemTime};
     use windlass_types::SystemClock;
 
-    struct Bench {
+    struct Fixture {
         directory: tempfile::TempDir,
         files: FileInspector,
     }
 
-    impl Bench {
+    impl Fixture {
         /// Creates `d/f`, `d/sub/g` and a cycle, all with the same time.
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let files = FileInspector::new(directory.path().to_owned(), SystemClock);
-            let bench = Self { directory, files };
-            fs::create_dir_all(bench.path("d/sub")).unwrap();
-            symlink("..", bench.path("d/sub/up")).unwrap();
-            bench.write("d/f", "12345", 0);
-            bench.write("d/sub/g", "678", 0);
-            bench.settle();
-            bench
+            let fixture = Self { directory, files };
+            fs::create_dir_all(fixture.path("d/sub")).unwrap();
+            symlink("..", fixture.path("d/sub/up")).unwrap();
+            fixture.write("d/f", "12345", 0);
+            fixture.write("d/sub/g", "678", 0);
+            fixture.settle();
+            fixture
         }
 
         fn path(&self, name: &str) -> std::path::PathBuf {
@@ -172,53 +172,53 @@ mod tests {
 
     #[test]
     fn a_change_anywhere_inside_is_a_change() {
-        let bench = Bench::new();
-        let (by_time, by_contents) = (bench.see(false), bench.see(true));
+        let fixture = Fixture::new();
+        let (by_time, by_contents) = (fixture.see(false), fixture.see(true));
         assert_eq!(by_time, FileSnapshot { mtime_ns: 1_000_000_000_000_000, size: 8, hash: None });
-        assert_eq!((bench.see(false), bench.see(true)), (by_time.clone(), by_contents.clone()));
-        bench.write("d/sub/g", "679", 9);
-        assert_eq!(bench.see(false).mtime_ns, 1_000_009_000_000_000);
-        assert_ne!(bench.see(true).hash, by_contents.hash);
-        bench.write("d/sub/g", "678", 10);
-        assert_eq!(bench.see(true).hash, by_contents.hash, "only touched");
+        assert_eq!((fixture.see(false), fixture.see(true)), (by_time.clone(), by_contents.clone()));
+        fixture.write("d/sub/g", "679", 9);
+        assert_eq!(fixture.see(false).mtime_ns, 1_000_009_000_000_000);
+        assert_ne!(fixture.see(true).hash, by_contents.hash);
+        fixture.write("d/sub/g", "678", 10);
+        assert_eq!(fixture.see(true).hash, by_contents.hash, "only touched");
         // Swapping contents between names must be detected.
-        bench.write("d/f", "678", 0);
-        bench.write("d/sub/g", "12345", 0);
-        assert_eq!(bench.see(false), by_time, "times and sizes do not differ");
-        assert_ne!(bench.see(true).hash, by_contents.hash);
+        fixture.write("d/f", "678", 0);
+        fixture.write("d/sub/g", "12345", 0);
+        assert_eq!(fixture.see(false), by_time, "times and sizes do not differ");
+        assert_ne!(fixture.see(true).hash, by_contents.hash);
     }
 
     #[test]
     fn names_and_paths_are_part_of_the_digest() {
-        let bench = Bench::new();
-        let before = bench.see(true).hash;
-        fs::rename(bench.path("d/f"), bench.path("d/e")).unwrap();
-        let renamed = bench.see(true).hash;
-        fs::rename(bench.path("d/e"), bench.path("d/sub/f")).unwrap();
-        let moved = bench.see(true).hash;
+        let fixture = Fixture::new();
+        let before = fixture.see(true).hash;
+        fs::rename(fixture.path("d/f"), fixture.path("d/e")).unwrap();
+        let renamed = fixture.see(true).hash;
+        fs::rename(fixture.path("d/e"), fixture.path("d/sub/f")).unwrap();
+        let moved = fixture.see(true).hash;
         assert!(before != renamed && renamed != moved && moved != before);
-        fs::remove_file(bench.path("d/sub/f")).unwrap();
-        assert!(bench.see(false).mtime_ns > 1_000_000_000_000_000, "a removed file changes the state");
+        fs::remove_file(fixture.path("d/sub/f")).unwrap();
+        assert!(fixture.see(false).mtime_ns > 1_000_000_000_000_000, "a removed file changes the state");
     }
 
     #[test]
     fn targets_of_links_are_part_of_the_state() {
-        let bench = Bench::new();
-        bench.write("outside", "1", 0);
-        symlink(bench.path("outside"), bench.path("d/link")).unwrap();
-        symlink("nowhere", bench.path("d/broken")).unwrap();
-        bench.settle();
-        let before = bench.see(true).hash;
-        bench.write("outside", "2", 1);
-        assert_ne!(bench.see(true).hash, before);
+        let fixture = Fixture::new();
+        fixture.write("outside", "1", 0);
+        symlink(fixture.path("outside"), fixture.path("d/link")).unwrap();
+        symlink("nowhere", fixture.path("d/broken")).unwrap();
+        fixture.settle();
+        let before = fixture.see(true).hash;
+        fixture.write("outside", "2", 1);
+        assert_ne!(fixture.see(true).hash, before);
     }
 
     #[test]
     fn a_directory_with_too_many_entries_always_differs() {
-        let bench = Bench::new();
-        let metadata = fs::metadata(bench.path("d")).unwrap();
-        let see = |most| inspect_directory_up_to(&bench.files, &bench.path("d"), &metadata, true, most);
-        assert_eq!(see(4), bench.see(true));
+        let fixture = Fixture::new();
+        let metadata = fs::metadata(fixture.path("d")).unwrap();
+        let see = |most| inspect_directory_up_to(&fixture.files, &fixture.path("d"), &metadata, true, most);
+        assert_eq!(see(4), fixture.see(true));
         let cut = see(3);
         assert_eq!(cut.hash, None);
         assert!(cut.mtime_ns > 1_600_000_000_000_000_000, "the time of inspection");

@@ -1,6 +1,6 @@
 //! The worker is killed with its jobs alive, and a later process ensures that all of them are dead.
 
-use crate::support::{Bench, PATIENCE, eventually, job, key};
+use crate::support::{Fixture, WAIT_TIMEOUT, eventually, job, key};
 use std::time::Duration;
 use windlass_process::ensure_dead::{EnsureDeadReport, RecordedWorker, ensure_worker_dead};
 use windlass_process::ledger::{LedgerContents, LedgerSubject};
@@ -16,56 +16,56 @@ const FAMILY: &str = "
     while [ ! -s a ] || [ ! -s b ] || [ ! -s c ] || [ ! -s d ]; do sleep 0.02; done
     echo $$ > e; wait";
 
-fn bury(bench: &Bench, process: ProcessIdentity) -> EnsureDeadReport {
+fn end_worker(fixture: &Fixture, process: ProcessIdentity) -> EnsureDeadReport {
     let (host, boot_id) = (hostname(), boot_id().unwrap());
     let worker = RecordedWorker {
         host: &host,
         boot_id: &boot_id,
         process,
-        token: &bench.options.token,
-        ledger: &bench.options.ledger,
+        token: &fixture.options.token,
+        ledger: &fixture.options.ledger,
         database: None,
     };
-    ensure_worker_dead(&worker, PATIENCE).unwrap()
+    ensure_worker_dead(&worker, WAIT_TIMEOUT).unwrap()
 }
 
 fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
-    let mut bench = Bench::with(|options| {
+    let mut fixture = Fixture::with(|options| {
         options.cgroups = cgroups;
         options.capacity.max_jobs = Some(2);
     });
-    let done = bench.run(job(1, "true"));
+    let done = fixture.run(job(1, "true"));
     let leaderless = "sleep 1000 & echo $! > f; echo $$ > g; wait";
-    bench.assign([job(2, FAMILY), job(3, leaderless), job(4, "touch never")]);
-    let all = ["a", "b", "c", "d", "e", "f", "g"].map(|name| bench.noted(name));
+    fixture.assign([job(2, FAMILY), job(3, leaderless), job(4, "touch never")]);
+    let all = ["a", "b", "c", "d", "e", "f", "g"].map(|name| fixture.noted(name));
     eventually("the record of the stray", || {
-        let ledger = LedgerContents::read(&bench.options.ledger).ok()?;
+        let ledger = LedgerContents::read(&fixture.options.ledger).ok()?;
         ledger.entries.iter().any(|entry| entry.subject == LedgerSubject::Stray).then_some(())
     });
-    let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
+    let worker = ProcessIdentity::from_pid(fixture.child.id()).unwrap();
     if worker_dies_first {
-        bench.child.kill().unwrap();
-        bench.gone();
+        fixture.child.kill().unwrap();
+        fixture.gone();
         assert!(all.iter().all(|process| process.is_alive()));
     }
 
-    let report = bury(&bench, worker);
+    let report = end_worker(&fixture, worker);
     assert_eq!(report.worker_was_alive, !worker_dies_first);
     assert!(!all.iter().any(|process| process.is_alive()));
     assert!(all.iter().all(|process| report.killed_pids.contains(&process.pid)), "{report:?} {all:?}");
     let mut started = report.started_attempts.unwrap();
     started.sort_unstable();
     assert_eq!(started, [done.key, key(2), key(3)]);
-    assert!(!bench.path("never").exists());
-    bench.assert_no_cgroup();
+    assert!(!fixture.path("never").exists());
+    fixture.assert_no_cgroup();
 
-    let again = bury(&bench, worker);
+    let again = end_worker(&fixture, worker);
     assert_eq!((again.worker_was_alive, again.killed_pids), (false, vec![]));
 }
 
 #[test]
 fn usage_of_leftovers_counts_for_the_attempt_that_started_them() {
-    let mut bench = Bench::with(|options| options.capacity.cpus = 3);
+    let mut fixture = Fixture::with(|options| options.capacity.cpus = 3);
     let burn = |name: &str| {
         format!(
             "python3 -c '
@@ -78,19 +78,19 @@ time.sleep(1000)'"
     };
     // One by its environment, one by its group alone, and one that used next to nothing.
     let unmarked = format!("env -i PATH=\"$PATH\" {} & wait", burn("b"));
-    bench.assign([
+    fixture.assign([
         job(1, &format!("(setsid {} &) ; sleep 1000", burn("a"))),
         job(2, &unmarked),
         job(3, "echo yes > c; sleep 1000"),
     ]);
     for name in ["a", "b", "c"] {
-        eventually("the CPU usage", || bench.path(name).exists().then_some(()));
+        eventually("the CPU usage", || fixture.path(name).exists().then_some(()));
     }
-    let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
-    bench.child.kill().unwrap();
-    bench.gone();
+    let worker = ProcessIdentity::from_pid(fixture.child.id()).unwrap();
+    fixture.child.kill().unwrap();
+    fixture.gone();
 
-    let usage = bury(&bench, worker).leftover_usage;
+    let usage = end_worker(&fixture, worker).leftover_usage;
     for job in [1, 2] {
         let used = usage[&key(job)];
         assert!(used.cpu_time >= Duration::from_millis(300), "job {job}: {usage:?}");
@@ -117,15 +117,15 @@ fn a_worker_that_still_runs_is_ended_first() {
 
 #[test]
 fn a_group_is_found_after_its_leader_died_with_the_worker() {
-    let mut bench = Bench::with(|options| options.cgroups = false);
-    bench.assign([job(1, "env -i /bin/sh -c 'echo $$ > a; exec /bin/sleep 1000' & echo $$ > b; wait")]);
-    let (child, leader) = (bench.noted("a"), bench.noted("b"));
-    let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
-    bench.child.kill().unwrap();
-    bench.gone();
+    let mut fixture = Fixture::with(|options| options.cgroups = false);
+    fixture.assign([job(1, "env -i /bin/sh -c 'echo $$ > a; exec /bin/sleep 1000' & echo $$ > b; wait")]);
+    let (child, leader) = (fixture.noted("a"), fixture.noted("b"));
+    let worker = ProcessIdentity::from_pid(fixture.child.id()).unwrap();
+    fixture.child.kill().unwrap();
+    fixture.gone();
     std::process::Command::new("kill").args(["-s", "KILL", &leader.pid.to_string()]).status().unwrap();
     eventually("the end of the leader", || (!leader.is_alive()).then_some(()));
     assert!(child.is_alive());
-    let report = bury(&bench, worker);
+    let report = end_worker(&fixture, worker);
     assert!(!child.is_alive() && report.killed_pids.contains(&child.pid), "{report:?}");
 }

@@ -1,6 +1,6 @@
 //! Jobs that a launcher runs elsewhere: how they are measured there, and the messages of their launcher.
 
-use crate::support::{AWAIT_GATE, Bench, HOST, PATIENCE, eventually, job};
+use crate::support::{AWAIT_GO_FILE, Fixture, HOST, WAIT_TIMEOUT, eventually, job};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -29,7 +29,7 @@ fn note(directory: &Path) -> Option<serde_json::Value> {
 
 /// Waits for it within a generous time limit; then it is killed with its group.
 fn end_of(mut child: Child) -> Output {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + WAIT_TIMEOUT;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > give_up {
             signal_group(&child, Signal::KILL);
@@ -129,7 +129,7 @@ fn signals_to_the_group_reach_the_job_once() {
     let place = directory.path();
     let line = format!(
         "trap 'echo usr1 >> heard' USR1; trap 'echo term >> heard; exit 7' TERM\n\
-         touch ready\n{AWAIT_GATE}\ntouch heard_enough\nwhile :; do sleep 0.02; done"
+         touch ready\n{AWAIT_GO_FILE}\ntouch heard_enough\nwhile :; do sleep 0.02; done"
     );
     let child = stand_in(place, &line).spawn().unwrap();
     eventually("it is ready", || place.join("ready").exists().then_some(()));
@@ -176,30 +176,30 @@ fn the_job_has_the_same_environment_as_without_measurement() {
 }
 
 /// A bench whose jobs go through a launcher with this script.
-fn launched(script: &str, bench: &Bench, mut job: Assignment) -> Assignment {
-    let launcher = bench.path(&format!("launcher{}", job.key.job));
+fn launched(script: &str, fixture: &Fixture, mut job: Assignment) -> Assignment {
+    let launcher = fixture.path(&format!("launcher{}", job.key.job));
     fs::write(&launcher, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
     job.launcher = vec![launcher.to_str().unwrap().to_owned(), "--option=it's".to_owned()];
     job
 }
 
-fn logs(bench: &Bench) -> Vec<String> {
-    let entries = fs::read_dir(bench.options.output_dir.join("job_stdio")).unwrap();
+fn logs(fixture: &Fixture) -> Vec<String> {
+    let entries = fs::read_dir(fixture.options.output_dir.join("job_stdio")).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[test]
 fn usage_of_remote_tasks_is_summed_and_files_are_removed() {
-    let mut bench = Bench::with(|options| options.program = Some(HOST.into()));
+    let mut fixture = Fixture::with(|options| options.program = Some(HOST.into()));
     let both = "shift\nSLURM_PROCID=0 \"$@\" && SLURM_PROCID=1 exec \"$@\"";
     let held = format!("{BUSY}\npython3 -c 'x = bytearray(80 << 20)'");
     let mut wide = job(1, &held);
     wide.resources.nodes = 2;
     // As if a dead worker had left the files of the previous attempt.
-    let stale = bench.options.output_dir.join("job_stdio/job_wf3_j1_r2_a3.used.1");
+    let stale = fixture.options.output_dir.join("job_stdio/job_wf3_j1_r2_a3.used.1");
     fs::write(&stale, "{}").unwrap();
-    let ended = bench.run(launched(both, &bench, wide));
+    let ended = fixture.run(launched(both, &fixture, wide));
     assert_eq!((ended.exit, &ended.cause), (ProcessExit::Code(0), &AttemptEndCause::Itself));
     let usage = ended.usage;
     let peak = usage.peak_memory.unwrap();
@@ -210,44 +210,44 @@ fn usage_of_remote_tasks_is_summed_and_files_are_removed() {
     // Killed at once with the measuring process: the usage is unknown rather than wrong.
     let killing = "kill -9 $(cut -d' ' -f4 /proc/$$/stat); sleep 1000";
     let fatal = "shift\n\"$@\"; kill -9 $$";
-    let killed = bench.run(launched(fatal, &bench, job(2, killing)));
+    let killed = fixture.run(launched(fatal, &fixture, job(2, killing)));
     assert_eq!((killed.exit, killed.usage), (ProcessExit::Signal(9), AttemptUsage::default()));
     // Later: the usage until then.
     let noted =
         "while ! grep -q peak_memory out/job_stdio/job_wf3_j4_r2_a4.used.0; do sleep 0.05; done 2> /dev/null";
-    let killed = bench.run(launched(fatal, &bench, job(4, &format!("{BUSY}\n{noted}\n{killing}"))));
+    let killed = fixture.run(launched(fatal, &fixture, job(4, &format!("{BUSY}\n{noted}\n{killing}"))));
     assert_eq!(killed.exit, ProcessExit::Signal(9));
     assert!(killed.usage.cpu_time >= Duration::from_millis(300), "{killed:?}");
     assert!(killed.usage.peak_memory.is_some(), "{killed:?}");
-    let missing = bench.run(launched("shift\nexec \"$@\"", &bench, job(3, "exit 3")));
+    let missing = fixture.run(launched("shift\nexec \"$@\"", &fixture, job(3, "exit 3")));
     assert_eq!(missing.exit, ProcessExit::Code(3));
     assert!(!missing.usage.cpu_time.is_zero());
-    let left: Vec<String> = logs(&bench).into_iter().filter(|name| name.contains("used")).collect();
+    let left: Vec<String> = logs(&fixture).into_iter().filter(|name| name.contains("used")).collect();
     assert!(left.is_empty(), "{left:?}");
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
 fn without_the_program_the_job_runs_unmeasured() {
-    let mut bench = Bench::with(|options| options.program = Some("/no/such/program".into()));
-    let ended = bench.run(launched("shift\nexec \"$@\"", &bench, job(1, &format!("{BUSY}; echo done"))));
+    let mut fixture = Fixture::with(|options| options.program = Some("/no/such/program".into()));
+    let ended = fixture.run(launched("shift\nexec \"$@\"", &fixture, job(1, &format!("{BUSY}; echo done"))));
     assert_eq!((ended.exit, ended.usage), (ProcessExit::Code(0), AttemptUsage::default()));
-    assert_eq!(bench.log(1, "o").as_deref(), Some("done\n"));
-    bench.quit();
+    assert_eq!(fixture.log(1, "o").as_deref(), Some("done\n"));
+    fixture.quit();
 }
 
 #[test]
 fn launcher_messages_are_read_also_without_kept_stderr() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let says = "echo gone; echo 'srun: error: n1: task 0: Out Of Memory' >&2; exit 1";
     for (id, mode, kept) in [
         (1, StdioMode::None, &[][..]),
         (2, StdioMode::NoStderr, &["job_wf3_j2_r2_a4.o"]),
         (3, StdioMode::NoStdout, &["job_wf3_j3_r2_a4.e"]),
     ] {
-        let mut silent = launched(says, &bench, job(id, "true"));
+        let mut silent = launched(says, &fixture, job(id, "true"));
         silent.stdio.mode = mode;
-        let ended = bench.run(silent);
+        let ended = fixture.run(silent);
         assert_eq!(
             (ended.exit, &ended.cause),
             (ProcessExit::Code(1), &AttemptEndCause::OutOfMemory),
@@ -255,13 +255,13 @@ fn launcher_messages_are_read_also_without_kept_stderr() {
         );
         assert_eq!(ended.last_words.as_deref(), Some("srun: error: n1: task 0: Out Of Memory"));
         let own = format!("_j{id}_");
-        let logs: Vec<String> = logs(&bench).into_iter().filter(|name| name.contains(&own)).collect();
+        let logs: Vec<String> = logs(&fixture).into_iter().filter(|name| name.contains(&own)).collect();
         assert_eq!(logs, kept, "{mode:?}");
     }
     // A job that runs here and keeps no output reports none.
     let mut here = job(4, "echo 'srun: error: n1: task 0: Out Of Memory' >&2; exit 1");
     here.stdio.mode = StdioMode::None;
-    let ended = bench.run(here);
+    let ended = fixture.run(here);
     assert_eq!((ended.cause, ended.last_words), (AttemptEndCause::Itself, None));
-    bench.quit();
+    fixture.quit();
 }

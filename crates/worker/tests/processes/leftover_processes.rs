@@ -1,6 +1,6 @@
 //! Leftover processes of a job are ended with it, and no others.
 
-use crate::support::{AWAIT_GATE, Bench, eventually, job};
+use crate::support::{AWAIT_GO_FILE, Fixture, eventually, job};
 use std::time::Duration;
 use windlass_process::ledger::LedgerContents;
 use windlass_process::process_identity::{ProcessIdentity, from_pid};
@@ -18,8 +18,8 @@ const DAEMONS: &str = "
     while [ ! -s a ] || [ ! -s b ] || [ ! -s c ]; do sleep 0.02; done
 ";
 
-fn daemons(bench: &Bench) -> Vec<ProcessIdentity> {
-    ["a", "b", "c", "d"].map(|name| bench.noted(name)).to_vec()
+fn daemons(fixture: &Fixture) -> Vec<ProcessIdentity> {
+    ["a", "b", "c", "d"].map(|name| fixture.noted(name)).to_vec()
 }
 
 fn no_cgroups(options: &mut WorkerOptions) {
@@ -27,15 +27,15 @@ fn no_cgroups(options: &mut WorkerOptions) {
 }
 
 fn what_a_job_leaves_is_ended(adjust: impl FnOnce(&mut WorkerOptions)) {
-    let mut bench = Bench::with(adjust);
-    bench.assign([job(1, &format!("{DAEMONS} {AWAIT_GATE}; exit 5"))]);
-    let daemons = daemons(&bench);
+    let mut fixture = Fixture::with(adjust);
+    fixture.assign([job(1, &format!("{DAEMONS} {AWAIT_GO_FILE}; exit 5"))]);
+    let daemons = daemons(&fixture);
     assert!(daemons.iter().all(|daemon| daemon.is_alive()));
-    bench.open_gate();
-    let ended = bench.ended();
+    fixture.write_go_file();
+    let ended = fixture.ended();
     assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(5), AttemptEndCause::Itself));
     assert!(!daemons.iter().any(|daemon| daemon.is_alive()));
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
@@ -49,17 +49,17 @@ fn leftovers_are_ended_without_cgroups() {
 }
 
 fn canceling_ends_the_whole_tree(adjust: impl FnOnce(&mut WorkerOptions)) {
-    let mut bench = Bench::with(adjust);
-    bench.assign([job(1, &format!("{DAEMONS} sleep 1000"))]);
-    let daemons = daemons(&bench);
-    bench.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::from_secs(20) });
-    let ended = bench.ended();
+    let mut fixture = Fixture::with(adjust);
+    fixture.assign([job(1, &format!("{DAEMONS} sleep 1000"))]);
+    let daemons = daemons(&fixture);
+    fixture.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::from_secs(20) });
+    let ended = fixture.ended();
     assert_eq!(
         (ended.exit, ended.cause),
         (ProcessExit::Signal(15), AttemptEndCause::Stopped(StopReason::Canceled))
     );
     assert!(!daemons.iter().any(|daemon| daemon.is_alive()));
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
@@ -73,19 +73,19 @@ fn canceling_ends_the_whole_tree_without_cgroups() {
 }
 
 fn the_end_of_one_job_does_not_touch_anothers_daemons(adjust: impl FnOnce(&mut WorkerOptions)) {
-    let mut bench = Bench::with(adjust);
-    bench.assign([job(1, &format!("{DAEMONS} {AWAIT_GATE}"))]);
-    let daemons = daemons(&bench);
+    let mut fixture = Fixture::with(adjust);
+    fixture.assign([job(1, &format!("{DAEMONS} {AWAIT_GO_FILE}"))]);
+    let daemons = daemons(&fixture);
     // These end at the same time, and one of them leaves a process itself.
     for id in 2..6 {
-        bench.assign([job(id, "(setsid sleep 1000 &)")]);
-        assert_eq!(bench.ended().key.job, JobId(id));
+        fixture.assign([job(id, "(setsid sleep 1000 &)")]);
+        assert_eq!(fixture.ended().key.job, JobId(id));
     }
     assert!(daemons.iter().all(|daemon| daemon.is_alive()));
-    bench.open_gate();
-    assert_eq!(bench.ended().key.job, JobId(1));
+    fixture.write_go_file();
+    assert_eq!(fixture.ended().key.job, JobId(1));
     assert!(!daemons.iter().any(|daemon| daemon.is_alive()));
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
@@ -108,10 +108,10 @@ while True:
 ' & while [ ! -s a ]; do sleep 0.01; done";
 
 /// One scan can miss a process that is being started; this many cannot.
-fn nothing_of_it_runs(bench: &Bench) -> bool {
-    let is_other = |pid: &windlass_process::Pid| from_pid(*pid) != bench.child.id();
+fn nothing_of_it_runs(fixture: &Fixture) -> bool {
+    let is_other = |pid: &windlass_process::Pid| from_pid(*pid) != fixture.child.id();
     let living = || {
-        process_tree::find_with_variable(process_tree::marker_variable::WORKER, &bench.options.token)
+        process_tree::find_with_variable(process_tree::marker_variable::WORKER, &fixture.options.token)
             .into_iter()
             .any(|pid| is_other(&pid))
     };
@@ -119,22 +119,22 @@ fn nothing_of_it_runs(bench: &Bench) -> bool {
 }
 
 fn one_that_forks_and_exits_all_the_time_is_ended(adjust: impl Fn(&mut WorkerOptions)) {
-    let mut bench = Bench::with(adjust);
+    let mut fixture = Fixture::with(adjust);
     for round in 0..3 {
-        std::fs::remove_file(bench.path("a")).ok();
-        let ended = bench.run(job(1, FLEEING));
+        std::fs::remove_file(fixture.path("a")).ok();
+        let ended = fixture.run(job(1, FLEEING));
         assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
-        assert!(nothing_of_it_runs(&bench), "left behind by its job in round {round}");
+        assert!(nothing_of_it_runs(&fixture), "left behind by its job in round {round}");
 
-        std::fs::remove_file(bench.path("a")).ok();
-        bench.assign([job(2, &format!("{FLEEING}; echo $$ > b; exec sleep 1000"))]);
-        bench.noted("b");
-        bench.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::ZERO });
-        assert_eq!(bench.ended().cause, AttemptEndCause::Stopped(StopReason::Canceled));
-        assert!(nothing_of_it_runs(&bench), "left behind by a cancel in round {round}");
-        std::fs::remove_file(bench.path("b")).ok();
+        std::fs::remove_file(fixture.path("a")).ok();
+        fixture.assign([job(2, &format!("{FLEEING}; echo $$ > b; exec sleep 1000"))]);
+        fixture.noted("b");
+        fixture.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::ZERO });
+        assert_eq!(fixture.ended().cause, AttemptEndCause::Stopped(StopReason::Canceled));
+        assert!(nothing_of_it_runs(&fixture), "left behind by a cancel in round {round}");
+        std::fs::remove_file(fixture.path("b")).ok();
     }
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_process_that_keeps_forking_is_ended_without_cgroups() {
 
 #[test]
 fn usage_of_a_killed_tree_is_counted() {
-    let mut bench = Bench::with(|options| {
+    let mut fixture = Fixture::with(|options| {
         options.cgroups = false;
         // Without samples, which would hide missing usage.
         options.measure_jobs = false;
@@ -163,28 +163,28 @@ time.sleep(1000)'; true";
     for burn in
         [burn.to_owned(), format!("setsid {burn}"), format!("exec {}", burn.trim_end_matches("; true"))]
     {
-        std::fs::remove_file(bench.path("burnt")).ok();
-        bench.assign([job(1, &burn)]);
-        eventually("the CPU usage", || bench.path("burnt").exists().then_some(()));
-        bench.stop(Duration::ZERO);
-        let usage = bench.ended().usage;
+        std::fs::remove_file(fixture.path("burnt")).ok();
+        fixture.assign([job(1, &burn)]);
+        eventually("the CPU usage", || fixture.path("burnt").exists().then_some(()));
+        fixture.stop(Duration::ZERO);
+        let usage = fixture.ended().usage;
         assert!(usage.cpu_time >= Duration::from_millis(300), "{burn}: {usage:?}");
         assert!(usage.peak_memory >= Some(Bytes(60 << 20)), "{burn}: {usage:?}");
     }
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
 fn the_peak_of_a_small_job_is_known_with_cgroups() {
-    let mut bench = Bench::new();
-    if LedgerContents::read(&bench.options.ledger).unwrap().cgroup.is_some() {
+    let mut fixture = Fixture::new();
+    if LedgerContents::read(&fixture.options.ledger).unwrap().cgroup.is_some() {
         let hold = "head -c 3145728 /dev/zero | tail > /dev/null";
         for _ in 0..10 {
-            let peak = bench.run(job(1, hold)).usage.peak_memory;
+            let peak = fixture.run(job(1, hold)).usage.peak_memory;
             assert!(peak >= Some(Bytes(3 << 20)), "{peak:?}");
         }
     }
-    bench.quit();
+    fixture.quit();
 }
 
 /// Four processes that hold 40 MiB each at the same moment, and until the gate is open.
@@ -202,77 +202,77 @@ while not os.path.exists(\"gate\"): time.sleep(0.01)' $i &
 #[test]
 fn peak_memory_is_that_of_all_processes_together_with_cgroups() {
     // Without samples, which would hide a missing value.
-    let mut bench = Bench::with(|options| options.measure_jobs = false);
-    bench.open_gate();
-    if LedgerContents::read(&bench.options.ledger).unwrap().cgroup.is_some() {
-        let peak = bench.run(job(1, TREE)).usage.peak_memory;
+    let mut fixture = Fixture::with(|options| options.measure_jobs = false);
+    fixture.write_go_file();
+    if LedgerContents::read(&fixture.options.ledger).unwrap().cgroup.is_some() {
+        let peak = fixture.run(job(1, TREE)).usage.peak_memory;
         assert!(peak >= Some(Bytes(160 << 20)) && peak < Some(Bytes(400 << 20)), "{peak:?}");
-        let written = bench.run(job(2, "head -c 209715200 /dev/zero > big")).usage.peak_memory;
+        let written = fixture.run(job(2, "head -c 209715200 /dev/zero > big")).usage.peak_memory;
         assert!(written < Some(Bytes(100 << 20)), "the page cache counts: {written:?}");
     }
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
 fn peak_memory_is_that_of_all_processes_together_without_cgroups() {
-    let mut bench = Bench::with(no_cgroups);
-    bench.assign([job(1, TREE)]);
-    assert_eq!(bench.started().0, JobId(1));
+    let mut fixture = Fixture::with(no_cgroups);
+    fixture.assign([job(1, TREE)]);
+    assert_eq!(fixture.started().0, JobId(1));
     for n in 1..=4 {
-        eventually("the memory", || bench.path(&format!("held{n}")).exists().then_some(()));
+        eventually("the memory", || fixture.path(&format!("held{n}")).exists().then_some(()));
     }
     // The start of the second job is reported only after the first was measured.
-    bench.assign([job(2, AWAIT_GATE)]);
-    assert_eq!(bench.started().0, JobId(2));
-    bench.open_gate();
-    let ends = [bench.ended(), bench.ended()];
+    fixture.assign([job(2, AWAIT_GO_FILE)]);
+    assert_eq!(fixture.started().0, JobId(2));
+    fixture.write_go_file();
+    let ends = [fixture.ended(), fixture.ended()];
     let peak = ends.iter().find(|end| end.key.job == JobId(1)).unwrap().usage.peak_memory;
     assert!(peak >= Some(Bytes(160 << 20)), "{peak:?}");
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
 fn a_daemon_that_ignores_sigterm_is_killed_after_the_grace_period() {
-    let mut bench = Bench::with(|options| options.leftover_grace = Duration::from_millis(200));
+    let mut fixture = Fixture::with(|options| options.leftover_grace = Duration::from_millis(200));
     let command = "(setsid sh -c 'trap \"echo no\" TERM; echo $$ > a; while :; do sleep 0.02; done' &)
                    while [ ! -s a ]; do sleep 0.02; done";
-    bench.assign([job(1, command)]);
-    let daemon = bench.noted("a");
-    assert_eq!(bench.ended().exit, ProcessExit::Code(0));
+    fixture.assign([job(1, command)]);
+    let daemon = fixture.noted("a");
+    assert_eq!(fixture.ended().exit, ProcessExit::Code(0));
     assert!(!daemon.is_alive());
-    assert_eq!(bench.log(1, "o").as_deref(), Some("no\n"));
-    bench.quit();
+    assert_eq!(fixture.log(1, "o").as_deref(), Some("no\n"));
+    fixture.quit();
 }
 
 #[test]
 fn ended_orphans_are_reaped_while_their_job_runs() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let orphans = "for i in $(seq 100); do (true &); done";
     let command =
-        format!("trap '' TERM; {orphans}; echo $$ > a; {AWAIT_GATE}; {orphans}; echo $$ > b; sleep 1000");
-    bench.assign([job(1, &command)]);
-    let worker = windlass_process::process_identity::to_pid(bench.child.id()).unwrap();
+        format!("trap '' TERM; {orphans}; echo $$ > a; {AWAIT_GO_FILE}; {orphans}; echo $$ > b; sleep 1000");
+    fixture.assign([job(1, &command)]);
+    let worker = windlass_process::process_identity::to_pid(fixture.child.id()).unwrap();
     let only_the_job_is_left = || (windlass_process::procfs::list_children(worker).len() == 1).then_some(());
-    bench.noted("a");
+    fixture.noted("a");
     eventually("the end of the orphans", only_the_job_is_left);
     // Also while nothing is due for the job but SIGKILL, much later.
-    bench.stop(Duration::from_secs(1000));
-    bench.open_gate();
-    bench.noted("b");
+    fixture.stop(Duration::from_secs(1000));
+    fixture.write_go_file();
+    fixture.noted("b");
     eventually("the end of the orphans", only_the_job_is_left);
-    bench.stop(Duration::ZERO);
-    assert_eq!(bench.ended().exit, ProcessExit::Signal(9));
-    bench.quit();
+    fixture.stop(Duration::ZERO);
+    assert_eq!(fixture.ended().exit, ProcessExit::Signal(9));
+    fixture.quit();
 }
 
 #[test]
 fn children_that_ended_before_their_job_are_not_leftovers() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     // `sh` does not wait for these; they become the worker's children as zombies.
-    let ended = bench.run(job(1, "true & true & true & exec sleep 0.3"));
+    let ended = fixture.run(job(1, "true & true & true & exec sleep 0.3"));
     assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
-    assert_eq!(bench.run(job(2, "true")).exit, ProcessExit::Code(0));
-    let own = windlass_process::process_identity::to_pid(bench.child.id()).unwrap();
+    assert_eq!(fixture.run(job(2, "true")).exit, ProcessExit::Code(0));
+    let own = windlass_process::process_identity::to_pid(fixture.child.id()).unwrap();
     assert_eq!(windlass_process::procfs::list_children(own), []);
-    bench.quit();
+    fixture.quit();
 }

@@ -1,6 +1,6 @@
 //! The worker has a session of its own, and no terminal.
 
-use crate::support::{Bench, HOST, job};
+use crate::support::{Fixture, HOST, job};
 use std::process::Command;
 use windlass_process::process_identity::to_pid;
 use windlass_process::procfs;
@@ -8,12 +8,12 @@ use windlass_types::worker_messages::{AttemptEndCause, ProcessExit};
 
 #[test]
 fn only_jobs_are_in_the_session_of_their_worker() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.run(job(1, "cut -d' ' -f6 /proc/$$/stat")).exit, ProcessExit::Code(0));
-    assert_eq!(bench.log(1, "o"), Some(format!("{}\n", bench.child.id())));
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.run(job(1, "cut -d' ' -f6 /proc/$$/stat")).exit, ProcessExit::Code(0));
+    assert_eq!(fixture.log(1, "o"), Some(format!("{}\n", fixture.child.id())));
     let own = procfs::read_stat(to_pid(std::process::id()).unwrap()).unwrap();
-    assert_ne!(own.session.cast_unsigned(), bench.child.id());
-    bench.quit();
+    assert_ne!(own.session.cast_unsigned(), fixture.child.id());
+    fixture.quit();
 }
 
 /// Started as from a shell: within the session of a terminal, with the link as standard input.
@@ -36,10 +36,10 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
 
 #[test]
 fn a_job_that_reads_the_terminal_fails_at_once() {
-    let mut bench = Bench::launched_by(in_a_terminal(), |_| {});
-    let ended = bench.run(job(1, "read answer < /dev/tty"));
+    let mut fixture = Fixture::launched_by(in_a_terminal(), |_| {});
+    let ended = fixture.run(job(1, "read answer < /dev/tty"));
     assert_ne!(ended.exit, ProcessExit::Code(0));
     assert_eq!(ended.cause, AttemptEndCause::Itself);
-    assert!(bench.log(1, "e").unwrap().contains("/dev/tty"));
-    bench.quit();
+    assert!(fixture.log(1, "e").unwrap().contains("/dev/tty"));
+    fixture.quit();
 }

@@ -1,6 +1,6 @@
 //! Stop, stop again, the death of the engine, and signals to the worker itself.
 
-use crate::support::{Bench, eventually, job};
+use crate::support::{Fixture, eventually, job};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -17,14 +17,14 @@ const PATIENT: &str = "echo $$ > $WINDLASS_JOB_ID; exec sleep 1000";
 
 #[test]
 fn a_stop_returns_waiting_jobs_and_ends_running_ones() {
-    let mut bench = Bench::new();
-    bench.assign((1..=5).map(|id| job(id, PATIENT)));
-    bench.noted("1");
-    bench.noted("2");
-    bench.stop(LONG);
+    let mut fixture = Fixture::new();
+    fixture.assign((1..=5).map(|id| job(id, PATIENT)));
+    fixture.noted("1");
+    fixture.noted("2");
+    fixture.stop(LONG);
     let (mut back, mut ended) = (Vec::new(), Vec::new());
     while back.len() + ended.len() < 5 {
-        match bench.report() {
+        match fixture.report() {
             AttemptReport::Returned { key, why } => back.push((key.job, why)),
             AttemptReport::Ended(end) => ended.push((end.key.job, end.exit, end.cause)),
             AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. } => {}
@@ -35,69 +35,69 @@ fn a_stop_returns_waiting_jobs_and_ends_running_ones() {
     let stopped = AttemptEndCause::Stopped(StopReason::Interrupted);
     assert_eq!(ended, [1, 2].map(|id| (JobId(id), ProcessExit::Signal(15), stopped.clone())));
     // It accepts more jobs.
-    assert_eq!(bench.run(job(6, "true")).exit, ProcessExit::Code(0));
-    bench.quit();
+    assert_eq!(fixture.run(job(6, "true")).exit, ProcessExit::Code(0));
+    fixture.quit();
 }
 
 #[test]
 fn a_second_stop_without_grace_kills() {
-    let mut bench = Bench::new();
-    bench.assign([job(1, STUBBORN)]);
-    bench.noted("1");
-    bench.stop(LONG);
-    bench.stop(Duration::ZERO);
-    let ended = bench.ended();
+    let mut fixture = Fixture::new();
+    fixture.assign([job(1, STUBBORN)]);
+    fixture.noted("1");
+    fixture.stop(LONG);
+    fixture.stop(Duration::ZERO);
+    let ended = fixture.ended();
     assert_eq!(
         (ended.exit, ended.cause),
         (ProcessExit::Signal(9), AttemptEndCause::Stopped(StopReason::Interrupted))
     );
-    bench.quit();
+    fixture.quit();
 }
 
 #[test]
 fn a_stop_kills_after_its_grace_period() {
-    let mut bench = Bench::new();
-    bench.assign([job(1, STUBBORN)]);
-    bench.noted("1");
-    bench.stop(Duration::from_millis(300));
-    assert_eq!(bench.ended().exit, ProcessExit::Signal(9));
-    bench.quit();
+    let mut fixture = Fixture::new();
+    fixture.assign([job(1, STUBBORN)]);
+    fixture.noted("1");
+    fixture.stop(Duration::from_millis(300));
+    assert_eq!(fixture.ended().exit, ProcessExit::Signal(9));
+    fixture.quit();
 }
 
 #[test]
 fn a_stopped_tree_is_continued_to_end_or_be_killed() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let asleep = "trap 'echo bye; exit 3' TERM; setsid sh -c 'echo $$ > child; kill -STOP $$; exec sleep 1000' & \
                   echo $$ > 1; kill -STOP $$; wait";
-    bench.assign([job(1, asleep)]);
-    let all = ["1", "child"].map(|name| bench.noted(name));
+    fixture.assign([job(1, asleep)]);
+    let all = ["1", "child"].map(|name| fixture.noted(name));
     let is_stopped = |process: &ProcessIdentity| {
         procfs::read_stat(to_pid(process.pid).unwrap()).is_some_and(|stat| stat.state == b'T')
     };
     let stopped = |process: &ProcessIdentity| eventually("the stop", || is_stopped(process).then_some(()));
     all.iter().for_each(stopped);
-    bench.stop(LONG);
-    let ended = bench.ended();
+    fixture.stop(LONG);
+    let ended = fixture.ended();
     assert_eq!(
         (ended.exit, ended.cause),
         (ProcessExit::Code(3), AttemptEndCause::Stopped(StopReason::Interrupted))
     );
-    assert_eq!(bench.log(1, "o").as_deref(), Some("bye\n"));
+    assert_eq!(fixture.log(1, "o").as_deref(), Some("bye\n"));
     assert!(!all.iter().any(|process| process.is_alive()));
 
-    bench.assign([job(2, "trap '' TERM; echo $$ > 2; while :; do kill -STOP $$; done")]);
-    stopped(&bench.noted("2"));
-    bench.stop(Duration::ZERO);
-    assert_eq!(bench.ended().exit, ProcessExit::Signal(9));
-    bench.quit();
+    fixture.assign([job(2, "trap '' TERM; echo $$ > 2; while :; do kill -STOP $$; done")]);
+    stopped(&fixture.noted("2"));
+    fixture.stop(Duration::ZERO);
+    assert_eq!(fixture.ended().exit, ProcessExit::Signal(9));
+    fixture.quit();
 }
 
 #[test]
 fn a_dismissal_ends_without_waiting_for_jobs() {
-    let bench = Bench::new();
-    bench.assign([job(1, STUBBORN)]);
-    let process = bench.noted("1");
-    bench.quit();
+    let fixture = Fixture::new();
+    fixture.assign([job(1, STUBBORN)]);
+    let process = fixture.noted("1");
+    fixture.quit();
     assert!(!process.is_alive());
 }
 
@@ -109,33 +109,33 @@ const EVERYTHING: &str = "
 #[test]
 fn nothing_outlives_the_engine() {
     for cgroups in [true, false] {
-        let mut bench = Bench::with(|options| options.cgroups = cgroups);
-        bench.assign([job(1, EVERYTHING), job(2, PATIENT), job(3, "touch never")]);
-        let all = ["a", "b", "c", "2"].map(|name| bench.noted(name));
-        bench.hang_up();
-        assert!(bench.gone().success());
+        let mut fixture = Fixture::with(|options| options.cgroups = cgroups);
+        fixture.assign([job(1, EVERYTHING), job(2, PATIENT), job(3, "touch never")]);
+        let all = ["a", "b", "c", "2"].map(|name| fixture.noted(name));
+        fixture.hang_up();
+        assert!(fixture.gone().success());
         assert!(!all.iter().any(|process| process.is_alive()));
-        assert!(!bench.path("never").exists());
-        bench.assert_no_cgroup();
+        assert!(!fixture.path("never").exists());
+        fixture.assert_no_cgroup();
     }
 }
 
 #[test]
 fn a_worker_that_is_terminated_ends_everything_too() {
     for signal in ["TERM", "HUP"] {
-        let mut bench = Bench::new();
-        bench.assign([job(1, EVERYTHING)]);
-        let all = ["a", "b", "c"].map(|name| bench.noted(name));
-        Command::new("kill").args(["-s", signal, &bench.child.id().to_string()]).status().unwrap();
-        assert!(bench.gone().success());
+        let mut fixture = Fixture::new();
+        fixture.assign([job(1, EVERYTHING)]);
+        let all = ["a", "b", "c"].map(|name| fixture.noted(name));
+        Command::new("kill").args(["-s", signal, &fixture.child.id().to_string()]).status().unwrap();
+        assert!(fixture.gone().success());
         assert!(!all.iter().any(|process| process.is_alive()));
     }
 }
 
 #[test]
 fn interrupts_are_left_to_the_engine_and_jobs_do_not_inherit_that() {
-    let mut bench = Bench::new();
-    let status = format!("/proc/{}/status", bench.child.id());
+    let mut fixture = Fixture::new();
+    let status = format!("/proc/{}/status", fixture.child.id());
     let ignored = |path: &str| {
         let text = fs::read_to_string(path).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
@@ -143,24 +143,24 @@ fn interrupts_are_left_to_the_engine_and_jobs_do_not_inherit_that() {
     };
     let interrupt = 1 << (2 - 1);
     assert_ne!(ignored(&status) & interrupt, 0);
-    Command::new("kill").args(["-s", "INT", &bench.child.id().to_string()]).status().unwrap();
-    bench.assign([job(1, PATIENT)]);
-    let pid = bench.noted("1").pid;
+    Command::new("kill").args(["-s", "INT", &fixture.child.id().to_string()]).status().unwrap();
+    fixture.assign([job(1, PATIENT)]);
+    let pid = fixture.noted("1").pid;
     assert_eq!(ignored(&format!("/proc/{pid}/status")) & interrupt, 0);
     Command::new("kill").args(["-s", "INT", &pid.to_string()]).status().unwrap();
-    assert_eq!(bench.ended().exit, ProcessExit::Signal(2));
-    bench.quit();
+    assert_eq!(fixture.ended().exit, ProcessExit::Signal(2));
+    fixture.quit();
 }
 
 #[test]
 fn a_truncated_message_starts_nothing() {
-    let mut bench = Bench::new();
-    bench.assign([job(1, PATIENT)]);
-    let process = bench.noted("1");
+    let mut fixture = Fixture::new();
+    fixture.assign([job(1, PATIENT)]);
+    let process = fixture.noted("1");
     let whole = serde_json::to_string(&ToWorker::Assign(vec![job(2, "touch never")])).unwrap();
-    bench.send_raw(&whole.as_bytes()[..whole.len() - 1]);
-    bench.hang_up();
-    assert!(bench.gone().success());
+    fixture.send_raw(&whole.as_bytes()[..whole.len() - 1]);
+    fixture.hang_up();
+    assert!(fixture.gone().success());
     eventually("the end of job 1", || (!process.is_alive()).then_some(()));
-    assert!(!bench.path("never").exists());
+    assert!(!fixture.path("never").exists());
 }

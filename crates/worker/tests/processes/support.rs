@@ -16,12 +16,12 @@ use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, Workflow
 use windlass_worker::{LaunchedWorker, WorkerOptions, launch_worker};
 
 /// A timeout that is reached only if a process hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The worker that the tests start.
 pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_windlass-worker-host");
 
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) options: WorkerOptions,
     pub(crate) child: Child,
@@ -31,7 +31,7 @@ pub(crate) struct Bench {
     pub(crate) messages: usize,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
@@ -51,9 +51,9 @@ impl Bench {
         options.sample_interval = Duration::from_millis(100);
         adjust(&mut options);
         let LaunchedWorker { child, link } = launch_worker(command, &options).unwrap();
-        link.set_read_timeout(Some(PATIENCE)).unwrap();
+        link.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         let reader = BufReader::new(link.try_clone().unwrap());
-        let mut bench = Self {
+        let mut fixture = Self {
             directory,
             options,
             child,
@@ -62,8 +62,8 @@ impl Bench {
             received: VecDeque::new(),
             messages: 0,
         };
-        assert_eq!(bench.message(), FromWorker::Hello { capacity: bench.options.capacity });
-        bench
+        assert_eq!(fixture.message(), FromWorker::Hello { capacity: fixture.options.capacity });
+        fixture
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -197,13 +197,13 @@ impl Bench {
         })
     }
 
-    /// Creates the file that jobs wait for with [`AWAIT_GATE`].
-    pub(crate) fn open_gate(&self) {
+    /// Creates the file that jobs wait for with [`AWAIT_GO_FILE`].
+    pub(crate) fn write_go_file(&self) {
         fs::write(self.path("gate"), "").unwrap();
     }
 }
 
-impl Drop for Bench {
+impl Drop for Fixture {
     fn drop(&mut self) {
         self.link = None;
         // Also after a failed assertion no process may be left running.
@@ -214,8 +214,8 @@ impl Drop for Bench {
     }
 }
 
-/// A command that ends when [`Bench::open_gate`] is called.
-pub(crate) const AWAIT_GATE: &str = "while [ ! -e gate ]; do sleep 0.02; done";
+/// A command that ends when [`Fixture::write_go_file`] is called.
+pub(crate) const AWAIT_GO_FILE: &str = "while [ ! -e gate ]; do sleep 0.02; done";
 
 pub(crate) fn two_cpus() -> Capacity {
     Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None }
@@ -235,7 +235,7 @@ pub(crate) fn job(id: i64, command: &str) -> Assignment {
 
 /// Waits for a condition.
 pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + WAIT_TIMEOUT;
     loop {
         if let Some(value) = condition() {
             return value;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::super::options::{is_release, number, split_value};
 use super::super::slurm::{Server, now, percentile};
 use super::super::{build_windlass, cargo, output, run, target_directory};
-use crate::htcondor::{Installing, Pool, place, tool};
+use crate::htcondor::{Pool, PoolInstallation, place, tool};
 
 const HELP: &str = "\
 cargo xtask bench dag latency [OPTIONS]: from the end of a unit's DAG on a real pool until a server says that it is over
@@ -29,7 +29,7 @@ cargo xtask bench dag latency [OPTIONS]: from the end of a unit's DAG on a real 
 ";
 
 /// Timeout for a whole run.
-const PATIENCE: Duration = Duration::from_mins(20);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(20);
 /// Poll interval: the largest error of the measurement.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// The limit for the median. Builds without optimization are not judged.
@@ -72,10 +72,12 @@ pub(super) fn main(words: &[String]) -> Result<()> {
         Some(program) => program.clone(),
         None => build(options.is_release)?,
     };
-    let ground = Ground::new(&program)?;
-    let measured = measure(&ground, options.units);
-    let told = measured.with_context(|| format!("what is left of it is in {}", ground.path.display()))?;
-    fs::remove_dir_all(&ground.path).with_context(|| format!("cannot remove {}", ground.path.display()))?;
+    let pool_directory = PoolDirectory::new(&program)?;
+    let measured = measure(&pool_directory, options.units);
+    let told =
+        measured.with_context(|| format!("what is left of it is in {}", pool_directory.path.display()))?;
+    fs::remove_dir_all(&pool_directory.path)
+        .with_context(|| format!("cannot remove {}", pool_directory.path.display()))?;
     report(&options, &told)
 }
 
@@ -101,7 +103,7 @@ fn build(is_release: bool) -> Result<PathBuf> {
 }
 
 /// A directory that the pool can read and that belongs to its user, and the pool itself.
-struct Ground {
+struct PoolDirectory {
     path: PathBuf,
     windlass: PathBuf,
     user: u32,
@@ -111,9 +113,9 @@ struct Ground {
     _pool: Pool,
 }
 
-impl Ground {
+impl PoolDirectory {
     fn new(program: &Path) -> Result<Self> {
-        let pool = Installing::begin()?.finish()?;
+        let pool = PoolInstallation::begin()?.finish()?;
         let used = OpenOptions::new().read(true).append(true).create(true).open(place().join("used.lock"))?;
         used.lock_shared()?;
         run(&mut tool("start"))?;
@@ -121,11 +123,12 @@ impl Ground {
         let user = fs::metadata(&work).with_context(|| format!("cannot look at {}", work.display()))?.uid();
         let path = work.join(format!("bench-latency-{}", std::process::id()));
         let windlass = path.join("windlass");
-        let ground = Self { path, windlass, user, _used: used, _pool: pool };
-        ground.directory("")?;
-        fs::copy(program, &ground.windlass).with_context(|| format!("cannot copy {}", program.display()))?;
-        fs::set_permissions(&ground.windlass, fs::Permissions::from_mode(0o755))?;
-        Ok(ground)
+        let pool_directory = Self { path, windlass, user, _used: used, _pool: pool };
+        pool_directory.directory("")?;
+        fs::copy(program, &pool_directory.windlass)
+            .with_context(|| format!("cannot copy {}", program.display()))?;
+        fs::set_permissions(&pool_directory.windlass, fs::Permissions::from_mode(0o755))?;
+        Ok(pool_directory)
     }
 
     fn directory(&self, name: &str) -> Result<PathBuf> {
@@ -152,24 +155,34 @@ impl Ground {
 }
 
 /// For each unit, in the order of their ends, the delay in seconds until the server knew it.
-fn measure(ground: &Ground, units: usize) -> Result<Vec<f64>> {
-    let storage = ground.directory("storage")?;
-    let data = ground.directory("data")?;
+fn measure(pool_directory: &PoolDirectory, units: usize) -> Result<Vec<f64>> {
+    let storage = pool_directory.directory("storage")?;
+    let data = pool_directory.directory("data")?;
     for file in 0..units {
         fs::write(data.join(format!("f{file}.txt")), format!("1 1 {file}\n"))?;
     }
     let storage = storage.to_str().context("the pool is at a path that is no text")?;
-    output(&mut ground.windlass(&["site", "set", SITE, "--slots", "100", "--storage-path", storage]))?;
-    output(&mut ground.windlass(&["catalog", "add", "data", "as", DATASET, "--site", SITE]))?;
-    let program = ground.windlass.to_str().context("the pool is at a path that is no text")?;
+    output(&mut pool_directory.windlass(&[
+        "site",
+        "set",
+        SITE,
+        "--slots",
+        "100",
+        "--storage-path",
+        storage,
+    ]))?;
+    output(&mut pool_directory.windlass(&["catalog", "add", "data", "as", DATASET, "--site", SITE]))?;
+    let program = pool_directory.windlass.to_str().context("the pool is at a path that is no text")?;
     let words = ["serve", "--listen", "127.0.0.1:0", "--backend", "htcondor", "--worker-program", program];
-    let announced = ground.path.join(".windlass/windlass.db.run/server.json");
+    let announced = pool_directory.path.join(".windlass/windlass.db.run/server.json");
     let server =
-        Server::start(&mut ground.windlass(&words), &ground.path.join("server.log"), || announced.exists())?;
-    let document = ground.path.join("request.json");
+        Server::start(&mut pool_directory.windlass(&words), &pool_directory.path.join("server.log"), || {
+            announced.exists()
+        })?;
+    let document = pool_directory.path.join("request.json");
     fs::write(&document, request().to_string())?;
-    output(&mut ground.windlass(&["request", "submit", "request.json"]))?;
-    let (run, known) = follow(ground, units)?;
+    output(&mut pool_directory.windlass(&["request", "submit", "request.json"]))?;
+    let (run, known) = follow(pool_directory, units)?;
     drop(server);
     let ends = ends(&run, units)?;
     Ok(known.iter().zip(&ends).map(|(known, end)| known - end).collect())
@@ -187,11 +200,11 @@ fn request() -> Value {
 }
 
 /// Polls until all units have ended. Returns the directory of the run, and when each end became known.
-fn follow(ground: &Ground, units: usize) -> Result<(PathBuf, Vec<f64>)> {
-    let deadline = Instant::now() + PATIENCE;
+fn follow(pool_directory: &PoolDirectory, units: usize) -> Result<(PathBuf, Vec<f64>)> {
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     let mut known = Vec::new();
     loop {
-        let runs = ground.json(&["dag", "list", "--request", REQUEST])?;
+        let runs = pool_directory.json(&["dag", "list", "--request", REQUEST])?;
         let (run, at) = (&runs[0], now()?);
         let count = |name: &str| run[name].as_u64().unwrap_or_default() as usize;
         ensure!(count("work_units_failed") == 0, "a unit has failed: {run:#}");

@@ -7,7 +7,7 @@ mod watch;
 
 use anyhow::{Result, bail};
 
-use super::machine::Machine;
+use super::machine::MachineLoad;
 
 const HELP: &str = "\
 cargo xtask bench dag [PART] [OPTIONS]: runs as DAGs of HTCondor; without a PART all of them
@@ -28,7 +28,7 @@ const PARTS: [Part; 4] =
 pub(super) fn main(words: &[String]) -> Result<()> {
     match words.split_first() {
         None => {
-            println!("{}", Machine::look().describe());
+            println!("{}", MachineLoad::look().describe());
             PARTS.iter().try_for_each(|(_, part)| part(&[]))
         }
         Some((word, _)) if word == "--help" || word == "-h" => {

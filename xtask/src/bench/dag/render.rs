@@ -51,13 +51,13 @@ impl Options {
 }
 
 /// The output of the example.
-struct Sample {
+struct RenderSample {
     seconds: f64,
     files: f64,
     megabytes: f64,
 }
 
-impl Sample {
+impl RenderSample {
     fn parse(text: &str) -> Result<Self> {
         let told: Value = serde_json::from_str(text).context("the example printed no JSON")?;
         let value = |name: &str| told[name].as_f64().with_context(|| format!("no `{name}` in {text}"));
@@ -84,18 +84,18 @@ pub(super) fn main(words: &[String]) -> Result<()> {
 }
 
 /// The run with the median time.
-fn measure(program: &Path, options: &Options, ground: &Path) -> Result<Sample> {
+fn measure(program: &Path, options: &Options, ground: &Path) -> Result<RenderSample> {
     let numbers = [options.units, options.nodes].map(|number| number.to_string());
     let mut samples = Vec::new();
     for run in 0..options.runs {
         let text = output(Command::new(program).arg(ground.join(run.to_string())).args(&numbers))?;
-        samples.push(Sample::parse(&text)?);
+        samples.push(RenderSample::parse(&text)?);
     }
     samples.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     samples.into_iter().nth(options.runs.saturating_sub(1) / 2).context("there was no run")
 }
 
-fn report(options: &Options, sample: &Sample) -> Result<()> {
+fn report(options: &Options, sample: &RenderSample) -> Result<()> {
     let Options { units, nodes, .. } = options;
     let per_unit = sample.files / *units as f64 + 1.0;
     println!("a run of {units} units of {nodes} processing nodes, rendered to disk");
@@ -128,8 +128,9 @@ mod tests {
     #[test]
     fn example_output_is_parsed() {
         let sample =
-            Sample::parse(r#"{"seconds": 1.5, "files": 10, "directories": 2, "bytes": 3000000}"#).unwrap();
+            RenderSample::parse(r#"{"seconds": 1.5, "files": 10, "directories": 2, "bytes": 3000000}"#)
+                .unwrap();
         assert!((sample.files - 12.0).abs() < f64::EPSILON && (sample.megabytes - 3.0).abs() < f64::EPSILON);
-        assert!(Sample::parse("{}").is_err());
+        assert!(RenderSample::parse("{}").is_err());
     }
 }

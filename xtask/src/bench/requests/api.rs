@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::bench::workers::fleet::Fleet;
 use crate::bench::workers::http::Http;
-use crate::bench::workers::probe::{Ask, Probe};
+use crate::bench::workers::probe::{QueryFunction, QueryProbe};
+use crate::bench::workers::server_processes::ServerProcesses;
 use crate::bench::workers::windlass::Windlass;
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 const NAME: &str = "bench-0000";
 
 /// Measures and prints the response times.
 pub(super) fn measure(server: &Windlass<'_>, place: &Path, time: Duration) -> Result<()> {
     let begun = Instant::now();
-    let fleet = Fleet::serve(server, place)?;
-    let http = fleet.http();
+    let server_processes = ServerProcesses::serve(server, place)?;
+    let http = server_processes.http();
     let first = await_first_pass(&http)?;
     println!(
         "  {:<58} {:>9.3} s   (its first pass {first:.3} s)",
@@ -28,13 +28,13 @@ pub(super) fn measure(server: &Windlass<'_>, place: &Path, time: Duration) -> Re
         begun.elapsed().as_secs_f64()
     );
     let before = passes(&http)?;
-    let questions: [(&'static str, String, Ask); 4] = [
+    let questions: [(&'static str, String, QueryFunction); 4] = [
         ("GET /requests, 100 of them", "/requests?limit=100".to_owned(), Http::get_own),
         ("GET /requests/NAME", format!("/requests/{NAME}"), Http::get_own),
         ("GET /dags, 100 of them", "/dags?limit=100".to_owned(), Http::get_own),
         ("PATCH /requests/NAME, its priority", format!("/requests/{NAME}"), change_priority),
     ];
-    let probe = Probe::ask(&http, questions);
+    let probe = QueryProbe::ask(&http, questions);
     thread::sleep(time);
     for (name, latencies) in probe.stop()? {
         println!("  {name:<36} {latencies}");
@@ -42,7 +42,7 @@ pub(super) fn measure(server: &Windlass<'_>, place: &Path, time: Duration) -> Re
     let status = status(&http)?;
     let last = status["last_duration_sec"].as_f64().unwrap_or_default();
     println!("  passes meanwhile: {}, the last in {last:.3} s", passes(&http)? - before);
-    fleet.end()
+    server_processes.end()
 }
 
 /// Sets a new priority each time, so that each call causes a change and a pass.
@@ -63,7 +63,7 @@ fn passes(http: &Http) -> Result<u64> {
 
 /// Waits for the first pass and returns its duration in seconds.
 fn await_first_pass(http: &Http) -> Result<f64> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     while passes(http)? == 0 {
         ensure!(Instant::now() < deadline, "the server makes no pass");
         thread::sleep(Duration::from_millis(10));

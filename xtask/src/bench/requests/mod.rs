@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::machine::Machine;
+use super::machine::MachineLoad;
 use super::options::{is_release, number, split_value};
-use super::workers::postgres::Postgres;
+use super::workers::postgres::PostgresServer;
 use super::workers::windlass::Windlass;
 use super::{cargo, output, run, target_directory};
 
@@ -36,16 +36,16 @@ begun. Then a server has all of them, people change priorities, and others look.
 const MOST_SECONDS: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum DatabaseKind {
     Sqlite,
-    Postgres,
+    PostgresServer,
 }
 
 struct Options {
     requests: usize,
     jobs: usize,
     files: usize,
-    sides: Vec<Side>,
+    sides: Vec<DatabaseKind>,
     time: Duration,
     is_release: bool,
 }
@@ -56,7 +56,7 @@ impl Options {
             requests: 300,
             jobs: 10_000,
             files: 100_000,
-            sides: vec![Side::Sqlite, Side::Postgres],
+            sides: vec![DatabaseKind::Sqlite, DatabaseKind::PostgresServer],
             time: Duration::from_secs(10),
             is_release: true,
         };
@@ -77,10 +77,10 @@ impl Options {
     }
 }
 
-fn side(word: &str) -> Result<Side> {
+fn side(word: &str) -> Result<DatabaseKind> {
     match word {
-        "sqlite" => Ok(Side::Sqlite),
-        "postgres" => Ok(Side::Postgres),
+        "sqlite" => Ok(DatabaseKind::Sqlite),
+        "postgres" => Ok(DatabaseKind::PostgresServer),
         other => bail!("there is no side `{other}`; there are sqlite and postgres"),
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<PathBuf>)
     let options = Options::parse(words)?;
     let passes = build(options.is_release, "windlass-requests", &["--example", "passes"], "examples/passes")?;
     let windlass = if options.is_release { windlass()? } else { build(false, "windlass", &[], "windlass")? };
-    println!("{}", Machine::look().describe());
+    println!("{}", MachineLoad::look().describe());
     println!("{} requests of {} jobs; {} files", options.requests, options.jobs, options.files);
     // Outside of the checkout, because the path of a socket must be short.
     let ground = std::env::temp_dir().join(format!("windlass-bench-requests-{}", std::process::id()));
@@ -124,17 +124,18 @@ fn build(is_release: bool, package: &str, words: &[&str], program: &str) -> Resu
 /// The passes that took too long.
 fn measure(
     options: &Options,
-    side: Side,
+    side: DatabaseKind,
     (passes, windlass): (&Path, &Path),
     place: &Path,
 ) -> Result<Vec<String>> {
     let postgres = match side {
-        Side::Sqlite => None,
-        Side::Postgres => Some(Postgres::start(&place.join("postgres"))?),
+        DatabaseKind::Sqlite => None,
+        DatabaseKind::PostgresServer => Some(PostgresServer::start(&place.join("postgres"))?),
     };
-    let books = postgres.as_ref().map_or_else(|| place.join("w.db").display().to_string(), Postgres::url);
+    let database_location =
+        postgres.as_ref().map_or_else(|| place.join("w.db").display().to_string(), PostgresServer::url);
     let numbers = [options.requests, options.jobs, options.files].map(|number| number.to_string());
-    let text = output(Command::new(passes).arg(books).arg(place.join("campaign")).args(numbers))?;
+    let text = output(Command::new(passes).arg(database_location).arg(place.join("campaign")).args(numbers))?;
     let found: Value = serde_json::from_str(&text).context("the example printed no JSON")?;
     println!("\n{side:?}");
     let missed = report(&found, options)?;

@@ -12,17 +12,17 @@ use super::job_stamps::ACCOUNT;
 use crate::shell::{output, run};
 use crate::slurm::{place, provide, tool};
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 
-pub(super) struct Cluster {
+pub(super) struct ExclusiveCluster {
     directory: PathBuf,
     /// Held while tests use the cluster. Released before the next step checks for other users.
     _used: File,
     /// Stops the cluster, unless it ran before.
-    _provided: crate::slurm::Cluster,
+    _provided: crate::slurm::TestCluster,
 }
 
-impl Cluster {
+impl ExclusiveCluster {
     /// Waits until no other process uses the cluster, and reserves it.
     pub(super) fn alone() -> Result<Self> {
         let provided = provide()?;
@@ -44,16 +44,17 @@ impl Cluster {
     }
 
     /// Gives a program access to the cluster.
-    pub(super) fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(super) fn set_environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("SLURM_CONF", self.directory.join("etc/slurm.conf"))
     }
 
     /// Cancels the remaining jobs of the measurement, and waits until they are gone.
     pub(super) fn clear(&self) -> Result<()> {
         let account = format!("--account={ACCOUNT}");
-        output(self.equip(Command::new("scancel").arg(&account)))?;
-        let deadline = Instant::now() + PATIENCE;
-        while !output(self.equip(Command::new("squeue").args(["-h", &account])))?.trim().is_empty() {
+        output(self.set_environment(Command::new("scancel").arg(&account)))?;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        while !output(self.set_environment(Command::new("squeue").args(["-h", &account])))?.trim().is_empty()
+        {
             ensure!(Instant::now() < deadline, "jobs of the measurement do not end: `squeue {account}`");
             thread::sleep(Duration::from_millis(100));
         }

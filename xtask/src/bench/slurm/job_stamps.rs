@@ -18,13 +18,13 @@ pub(super) const ACCOUNT: &str = "windlass-bench";
 
 /// The number and the dependencies of the jobs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
+pub(super) enum JobPattern {
     Independent(usize),
     /// Each job depends on the previous one.
     Chain(usize),
 }
 
-impl Shape {
+impl JobPattern {
     pub(super) fn jobs(&self) -> usize {
         let (Self::Independent(jobs) | Self::Chain(jobs)) = self;
         *jobs
@@ -32,7 +32,7 @@ impl Shape {
 }
 
 /// Windlass and torc read the same file. The allocation has room for one job.
-pub(super) fn spec(name: &str, shape: &Shape) -> String {
+pub(super) fn spec(name: &str, shape: &JobPattern) -> String {
     let mut text = format!(
         "name: {name}\n\
          resource_requirements:\n  - {{name: one, num_cpus: 1, memory: 100m, runtime: PT1M}}\n\
@@ -44,7 +44,7 @@ pub(super) fn spec(name: &str, shape: &Shape) -> String {
     );
     for job in 1..=shape.jobs() {
         let waits = match shape {
-            Shape::Chain(_) if job > 1 => format!(", depends_on: [job_{}]", job - 1),
+            JobPattern::Chain(_) if job > 1 => format!(", depends_on: [job_{}]", job - 1),
             _ => String::new(),
         };
         // Writing to a string does not fail.
@@ -59,9 +59,9 @@ pub(super) fn spec(name: &str, shape: &Shape) -> String {
 
 /// When each job ran, in seconds of the clock, sorted by start time.
 #[derive(Debug)]
-pub(super) struct Spans(Vec<(f64, f64)>);
+pub(super) struct JobTimes(Vec<(f64, f64)>);
 
-impl Spans {
+impl JobTimes {
     pub(super) fn read(text: &str) -> Result<Self> {
         let line = |line: &str| -> Option<(f64, f64)> {
             let mut words = line.split(' ').skip(1).map(|word| word.parse().ok());
@@ -107,11 +107,11 @@ mod tests {
 
     #[test]
     fn gaps_are_between_consecutive_jobs() {
-        let spans = Spans::read("2 10.5 11.0\n1 9.0 10.0\n3 11.25 12.0\n").unwrap();
+        let spans = JobTimes::read("2 10.5 11.0\n1 9.0 10.0\n3 11.25 12.0\n").unwrap();
         assert_eq!(spans.gaps(), [0.5, 0.25]);
         assert!(spans.are_alone() && spans.first().total_cmp(&9.0).is_eq());
-        assert!(!Spans::read("1 1.0 3.0\n2 2.0 4.0\n").unwrap().are_alone());
-        assert!(Spans::read("1 1.0\n").is_err() && Spans::read("1 a b\n").is_err());
+        assert!(!JobTimes::read("1 1.0 3.0\n2 2.0 4.0\n").unwrap().are_alone());
+        assert!(JobTimes::read("1 1.0\n").is_err() && JobTimes::read("1 a b\n").is_err());
     }
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn chain_jobs_depend_on_previous_job() {
-        let chain = spec("hop", &Shape::Chain(3));
+        let chain = spec("hop", &JobPattern::Chain(3));
         assert!(chain.contains("name: job_3") && chain.contains("depends_on: [job_2]"), "{chain}");
         assert_eq!(chain.matches("depends_on").count(), 2);
-        assert!(!spec("next", &Shape::Independent(3)).contains("depends_on"));
+        assert!(!spec("next", &JobPattern::Independent(3)).contains("depends_on"));
     }
 }

@@ -6,7 +6,7 @@
 
 mod cluster;
 mod job_stamps;
-mod sides;
+mod slurm_competitors;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::cluster::Cluster;
-use self::job_stamps::{Shape, Spans};
-use self::sides::{Hurry, Side, Torc, Windlass};
+use self::cluster::ExclusiveCluster;
+use self::job_stamps::{JobPattern, JobTimes};
+use self::slurm_competitors::{SlurmCompetitor, Torc, TorcPolling, Windlass};
 pub(super) use self::{
     job_stamps::{now, percentile},
-    sides::Server,
+    slurm_competitors::Server,
 };
-use super::machine::Machine;
+use super::machine::MachineLoad;
 use super::options::{number, split_value};
 use super::statistics::median;
 
@@ -45,7 +45,7 @@ torc is measured as it comes, and told to hurry as much as it can be (`torc-serv
 ";
 
 /// Timeout for all jobs of one measurement: torc as shipped takes up to a minute from one job to the next.
-const PATIENCE: Duration = Duration::from_mins(15);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(15);
 
 struct Options {
     jobs: usize,
@@ -88,8 +88,8 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<PathBuf>)
         Some(file) => absolute(file)?,
         None => windlass()?,
     };
-    let cluster = Cluster::alone()?;
-    println!("{}", Machine::look().describe());
+    let cluster = ExclusiveCluster::alone()?;
+    println!("{}", MachineLoad::look().describe());
     println!("{:<34} {:>6} {:>34} {:>34} {:>24}", "", "jobs", "next, ms", "hop, ms", "start, ms");
     let ground = std::env::temp_dir().join(format!("windlass-bench-slurm-{}", std::process::id()));
     let outcome = compare(&options, &cluster, (&windlass, torc.as_deref()), &ground);
@@ -103,7 +103,7 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<PathBuf>)
 /// One after the other: each side uses the cluster alone.
 fn compare(
     options: &Options,
-    cluster: &Cluster,
+    cluster: &ExclusiveCluster,
     (windlass, torc): (&Path, Option<&Path>),
     ground: &Path,
 ) -> Result<()> {
@@ -116,21 +116,21 @@ fn compare(
     measure(&ours, cluster, options.jobs, options.runs)?;
     drop(ours);
     let Some(torc) = torc else { return Ok(()) };
-    let hurried = Torc::serve(torc, Hurry::All, cluster, &place("torc-hurried")?)?;
-    measure(&hurried, cluster, options.torc_jobs, options.runs)?;
-    drop(hurried);
-    let shipped = Torc::serve(torc, Hurry::AsShipped, cluster, &place("torc")?)?;
+    let frequent_polling = Torc::serve(torc, TorcPolling::All, cluster, &place("torc-hurried")?)?;
+    measure(&frequent_polling, cluster, options.torc_jobs, options.runs)?;
+    drop(frequent_polling);
+    let shipped = Torc::serve(torc, TorcPolling::AsShipped, cluster, &place("torc")?)?;
     measure(&shipped, cluster, options.torc_jobs / 4, options.runs)
 }
 
 /// Prints a line.
-fn measure(side: &dyn Side, cluster: &Cluster, jobs: usize, runs: usize) -> Result<()> {
-    let next = perform(side, cluster, "next", Shape::Independent(jobs))?.gaps();
-    let hop = perform(side, cluster, "hop", Shape::Chain(jobs))?.gaps();
+fn measure(side: &dyn SlurmCompetitor, cluster: &ExclusiveCluster, jobs: usize, runs: usize) -> Result<()> {
+    let next = perform(side, cluster, "next", JobPattern::Independent(jobs))?.gaps();
+    let hop = perform(side, cluster, "hop", JobPattern::Chain(jobs))?.gaps();
     let mut starts = Vec::new();
     for run in 1..=runs {
         let began = job_stamps::now()?;
-        let spans = perform(side, cluster, &format!("start-{run}"), Shape::Independent(1))?;
+        let spans = perform(side, cluster, &format!("start-{run}"), JobPattern::Independent(1))?;
         starts.push(spans.first() - began);
     }
     println!(
@@ -152,17 +152,22 @@ fn in_words(gaps: Vec<f64>) -> Result<String> {
 
 /// Submits, waits until all jobs have left their stamps, and then ends the allocation, so that the next
 /// measurement finds an idle cluster.
-fn perform(side: &dyn Side, cluster: &Cluster, name: &str, shape: Shape) -> Result<Spans> {
+fn perform(
+    side: &dyn SlurmCompetitor,
+    cluster: &ExclusiveCluster,
+    name: &str,
+    shape: JobPattern,
+) -> Result<JobTimes> {
     let place = side.place().join(name);
     fs::create_dir_all(&place)?;
     fs::write(place.join("job.sh"), job_stamps::JOB)?;
     fs::write(place.join("spec.yaml"), job_stamps::spec(name, &shape))?;
     side.submit(&place)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     let spans = loop {
         let text = fs::read_to_string(place.join("stamps")).unwrap_or_default();
         if text.lines().count() >= shape.jobs() && text.ends_with('\n') {
-            break Spans::read(&text)?;
+            break JobTimes::read(&text)?;
         }
         ensure!(
             Instant::now() < deadline,

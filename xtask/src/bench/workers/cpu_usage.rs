@@ -10,7 +10,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// In ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::bench) struct Cpu {
+pub(in crate::bench) struct CpuUse {
     pub(in crate::bench) server: u64,
     pub(in crate::bench) database: u64,
     pub(in crate::bench) workers: u64,
@@ -18,7 +18,7 @@ pub(in crate::bench) struct Cpu {
 }
 
 /// Milliseconds per job.
-pub(in crate::bench) struct PerJob(Cpu, usize);
+pub(in crate::bench) struct CpuPerJob(CpuUse, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
@@ -29,7 +29,7 @@ struct Process {
     ended: u64,
 }
 
-impl Cpu {
+impl CpuUse {
     /// `database` is a process whose children serve; the ended children of workers are jobs.
     pub(in crate::bench) fn look(server: u32, database: Option<u32>, workers: &[u32]) -> Result<Self> {
         let all = processes()?;
@@ -54,14 +54,14 @@ impl Cpu {
         }
     }
 
-    pub(in crate::bench) fn per_job(self, jobs: usize) -> PerJob {
-        PerJob(self, jobs)
+    pub(in crate::bench) fn per_job(self, jobs: usize) -> CpuPerJob {
+        CpuPerJob(self, jobs)
     }
 }
 
-impl fmt::Display for PerJob {
+impl fmt::Display for CpuPerJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(Cpu { server, database, workers, jobs }, count) = *self;
+        let Self(CpuUse { server, database, workers, jobs }, count) = *self;
         let part = |ticks: u64| ticks as f64 / TICKS_PER_SECOND * 1e3 / count as f64;
         write!(f, "server {:.3}", part(server))?;
         if database > 0 {

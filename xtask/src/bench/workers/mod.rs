@@ -1,17 +1,17 @@
 //! `cargo xtask bench workers`: one server, many workers, many short jobs, and concurrent queries.
 //!
-//! A [`bench_side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or
-//! [`torc`] where it is installed. [`fleet`] starts and ends their processes, [`probe`] sends queries over
+//! A [`server_under_test::ServerUnderTest`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or
+//! [`torc`] where it is installed. [`server_processes`] starts and ends their processes, [`probe`] sends queries over
 //! [`http`] under load, and [`cpu_usage`] measures CPU time. Nothing is judged: it prints the measurements, and
 //! fails only if a job was lost or ran twice, or a database was "locked".
 
-pub(super) mod bench_side;
 mod cpu_usage;
-pub(super) mod fleet;
 pub(super) mod http;
 mod options;
 pub(super) mod postgres;
 pub(super) mod probe;
+pub(super) mod server_processes;
+pub(super) mod server_under_test;
 mod torc;
 pub(super) mod windlass;
 
@@ -22,31 +22,31 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use self::bench_side::Side;
-use self::cpu_usage::Cpu;
-use self::fleet::Fleet;
+use self::cpu_usage::CpuUse;
 use self::http::Http;
-use self::options::{Options, SideName};
-use self::postgres::Postgres;
-use self::probe::{Latencies, Probe};
-use super::machine::Machine;
+use self::options::{Options, ServerName};
+use self::postgres::PostgresServer;
+use self::probe::{QueryLatencies, QueryProbe};
+use self::server_processes::ServerProcesses;
+use self::server_under_test::ServerUnderTest;
+use super::machine::MachineLoad;
 
 /// The results of one side.
-struct Outcome {
+struct ServerResult {
     side: String,
     jobs: usize,
-    loads: Vec<Load>,
+    loads: Vec<LoadResult>,
     /// The number of ready jobs, and the latencies of claiming one of them.
-    claims: Vec<(usize, Latencies)>,
+    claims: Vec<(usize, QueryLatencies)>,
 }
 
 /// The measurement of one kind of job.
-struct Load {
+struct LoadResult {
     /// As in [`Options::sleeps`].
     sleep: String,
     wall: Duration,
-    cpu: Cpu,
-    probes: Vec<(&'static str, Latencies)>,
+    cpu: CpuUse,
+    probes: Vec<(&'static str, QueryLatencies)>,
 }
 
 pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<std::path::PathBuf>) -> Result<()> {
@@ -66,12 +66,14 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<std::path
         let place = ground.join(number.to_string());
         fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let outcome = match name {
-            SideName::Sqlite => measure(&options, &windlass::Windlass::new(&windlass, &place, None), &place)?,
-            SideName::Postgres => {
-                let database = Postgres::start(&place.join("postgres"))?;
+            ServerName::Sqlite => {
+                measure(&options, &windlass::Windlass::new(&windlass, &place, None), &place)?
+            }
+            ServerName::PostgresServer => {
+                let database = PostgresServer::start(&place.join("postgres"))?;
                 measure(&options, &windlass::Windlass::new(&windlass, &place, Some(&database)), &place)?
             }
-            SideName::Torc => match torc::find(options.torc.as_deref()) {
+            ServerName::Torc => match torc::find(options.torc.as_deref()) {
                 Ok(torc) => measure(&options, &torc::Torc::new(torc, &place), &place)?,
                 Err(reason) => {
                     println!("\ntorc: left out: {reason}");
@@ -88,57 +90,57 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<std::path
 }
 
 fn print_head(options: &Options) {
-    println!("{}", Machine::look().describe());
+    println!("{}", MachineLoad::look().describe());
     println!("{} workers of {} slots, {} jobs", options.workers, options.slots, options.jobs);
 }
 
-fn measure(options: &Options, side: &dyn Side, place: &Path) -> Result<Outcome> {
+fn measure(options: &Options, side: &dyn ServerUnderTest, place: &Path) -> Result<ServerResult> {
     let jobs = side.share(options);
-    let mut fleet = Fleet::serve(side, place)?;
-    let http = fleet.http();
+    let mut server_processes = ServerProcesses::serve(side, place)?;
+    let http = server_processes.http();
     // Jobs for the probe to claim; no worker takes them, because no worker has their label.
-    let decoy = fleet.submit("decoy", &decoy_spec(10_000))?;
+    let decoy = server_processes.submit("decoy", &decoy_spec(10_000))?;
     let mut loads = Vec::new();
     for sleep in &options.sleeps {
-        loads.push(bear(options, &mut fleet, place, decoy, (jobs, sleep))?);
+        loads.push(run_load(options, &mut server_processes, place, decoy, (jobs, sleep))?);
     }
-    fleet.dismiss_workers()?;
+    server_processes.dismiss_workers()?;
 
     let mut claims = Vec::new();
     for &size in &options.sizes {
-        let id = fleet.submit(&format!("ready-{size}"), &decoy_spec(size))?;
+        let id = server_processes.submit(&format!("ready-{size}"), &decoy_spec(size))?;
         claims.push((size, probe::claims(&http, id, 200.min(size / 2))?));
     }
-    fleet.end()?;
-    Ok(Outcome { side: side.name(), jobs, loads, claims })
+    server_processes.end()?;
+    Ok(ServerResult { side: side.name(), jobs, loads, claims })
 }
 
 /// Submits jobs to running workers, starts the workers if they belong to the workflow, and waits for
 /// completion.
-fn bear(
+fn run_load(
     options: &Options,
-    fleet: &mut Fleet<'_>,
+    server_processes: &mut ServerProcesses<'_>,
     place: &Path,
     decoy: i64,
     (jobs, sleep): (usize, &str),
-) -> Result<Load> {
-    let http = fleet.http();
+) -> Result<LoadResult> {
+    let http = server_processes.http();
     let ran = format!("ran-{sleep}");
     fs::create_dir(place.join(&ran))?;
-    fleet.add_workers(options, None)?;
-    let before = fleet.cpu()?;
+    server_processes.add_workers(options, None)?;
+    let before = server_processes.cpu()?;
     let begun = Instant::now();
-    let load = fleet.submit(&format!("load-{sleep}"), &load_spec(jobs, sleep, &ran))?;
-    fleet.add_workers(options, Some(load))?;
-    let probe = Probe::start(&http, load, decoy);
-    fleet::wait_until_complete(&http, load, options.patience)?;
+    let load = server_processes.submit(&format!("load-{sleep}"), &load_spec(jobs, sleep, &ran))?;
+    server_processes.add_workers(options, Some(load))?;
+    let probe = QueryProbe::start(&http, load, decoy);
+    server_processes::wait_until_complete(&http, load, options.patience)?;
     let wall = begun.elapsed();
     let probes = probe.stop()?;
-    let cpu = fleet.cpu()?.since(before);
-    check_books(&http, load, jobs)?;
+    let cpu = server_processes.cpu()?.since(before);
+    check_results(&http, load, jobs)?;
     check_files(&place.join(&ran), jobs)?;
-    fleet.dismiss_bound_workers()?;
-    Ok(Load { sleep: sleep.to_owned(), wall, cpu, probes })
+    server_processes.dismiss_bound_workers()?;
+    Ok(LoadResult { sleep: sleep.to_owned(), wall, cpu, probes })
 }
 
 /// Each job is a shell that creates a file that must not exist yet, and then optionally runs a program that
@@ -165,7 +167,7 @@ fn decoy_spec(jobs: usize) -> String {
 }
 
 /// Checks that every job completed and no job has two results.
-fn check_books(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
+fn check_results(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
     let list = http.get(&format!("/results?workflow_id={workflow}&all_runs=true&limit=100000"))?;
     let items = list["items"].as_array().context("results without items")?;
     let mut seen: Vec<i64> = items.iter().filter_map(|item| item["job_id"].as_i64()).collect();
@@ -186,7 +188,7 @@ fn check_files(directory: &Path, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-fn render(outcome: &Outcome) -> String {
+fn render(outcome: &ServerResult) -> String {
     let mut text = format!("\n{}\n", outcome.side);
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         writeln!(text, "  {name:<30} {value}").expect("a String takes everything");

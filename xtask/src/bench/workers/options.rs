@@ -42,7 +42,7 @@ pub(in crate::bench) struct Options {
     pub(in crate::bench) sleeps: Vec<String>,
     pub(in crate::bench) slots: usize,
     pub(in crate::bench) sizes: Vec<usize>,
-    pub(in crate::bench) sides: Vec<SideName>,
+    pub(in crate::bench) sides: Vec<ServerName>,
     pub(in crate::bench) windlass: Option<PathBuf>,
     pub(in crate::bench) torc: Option<PathBuf>,
     pub(in crate::bench) torc_jobs: usize,
@@ -51,9 +51,9 @@ pub(in crate::bench) struct Options {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bench) enum SideName {
+pub(in crate::bench) enum ServerName {
     Sqlite,
-    Postgres,
+    PostgresServer,
     Torc,
 }
 
@@ -65,7 +65,7 @@ impl Default for Options {
             sleeps: vec![NO_SLEEP.into(), "0.002".into()],
             slots: 2,
             sizes: vec![1_000, 10_000, 100_000],
-            sides: vec![SideName::Sqlite, SideName::Postgres, SideName::Torc],
+            sides: vec![ServerName::Sqlite, ServerName::PostgresServer, ServerName::Torc],
             windlass: None,
             torc: None,
             torc_jobs: 4_000,
@@ -105,11 +105,11 @@ fn seconds(text: &str) -> Result<String> {
     Ok(if number > 0.0 { text.to_owned() } else { NO_SLEEP.to_owned() })
 }
 
-fn side(name: &str) -> Result<SideName> {
+fn side(name: &str) -> Result<ServerName> {
     match name {
-        "sqlite" => Ok(SideName::Sqlite),
-        "postgres" => Ok(SideName::Postgres),
-        "torc" => Ok(SideName::Torc),
+        "sqlite" => Ok(ServerName::Sqlite),
+        "postgres" => Ok(ServerName::PostgresServer),
+        "torc" => Ok(ServerName::Torc),
         other => bail!("`{other}` is none of sqlite, postgres, torc"),
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     fn options_are_parsed_and_checked() {
         let options = parsed("--workers=4 --jobs 1_000 --side postgres,torc --sizes 10,20").unwrap();
         assert_eq!((options.workers, options.jobs), (4, 1000));
-        assert_eq!(options.sides, [SideName::Postgres, SideName::Torc]);
+        assert_eq!(options.sides, [ServerName::PostgresServer, ServerName::Torc]);
         assert_eq!(options.sizes, [10, 20]);
         assert_eq!(parsed("--sleep 0.0,0.01").unwrap().sleeps, [NO_SLEEP, "0.01"]);
         assert!(parsed("--side oracle").is_err() && parsed("--sleep soon").is_err() && parsed("x").is_err());

@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{output, run};
 
-pub(in crate::bench) struct Postgres {
+pub(in crate::bench) struct PostgresServer {
     place: PathBuf,
     bin: PathBuf,
 }
 
-impl Postgres {
+impl PostgresServer {
     pub(in crate::bench) fn start(place: &Path) -> Result<Self> {
         let bin = find()?;
         fs::create_dir_all(place)?;
@@ -55,7 +55,7 @@ impl Postgres {
     }
 }
 
-impl Drop for Postgres {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         let data = self.place.join("data");
         if let Some(data) = data.to_str() {

@@ -17,23 +17,23 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The resources of a runner with one free CPU. Only jobs with this label match, and no worker has it.
 const OFFER: &str = r#"{"num_cpus":1,"memory_gb":1.0,"num_gpus":0,"num_nodes":1,"labels":["unused"]}"#;
 
-pub(in crate::bench) type Ask = fn(&Http, &str) -> Result<Value>;
+pub(in crate::bench) type QueryFunction = fn(&Http, &str) -> Result<Value>;
 
 /// Sorted in ascending order.
-pub(in crate::bench) struct Latencies(Vec<Duration>);
+pub(in crate::bench) struct QueryLatencies(Vec<Duration>);
 
-pub(in crate::bench) struct Probe {
+pub(in crate::bench) struct QueryProbe {
     over: Arc<AtomicBool>,
     threads: Vec<(&'static str, JoinHandle<Result<Vec<Duration>>>)>,
 }
 
-impl Probe {
+impl QueryProbe {
     /// Claims come from `decoy`, whose jobs no worker takes.
     pub(in crate::bench) fn start(http: &Http, workflow: i64, decoy: i64) -> Self {
         let list = format!("/jobs?workflow_id={workflow}&limit=100");
         let status = format!("/workflows/{workflow}/status");
         let claim_path = claim_path(decoy);
-        let questions: [(&'static str, String, Ask); 3] = [
+        let questions: [(&'static str, String, QueryFunction); 3] = [
             ("list of 100 jobs, under load", list, Http::get),
             ("status, under load", status, Http::get),
             ("claim, under load", claim_path, claim),
@@ -44,7 +44,7 @@ impl Probe {
     /// Repeats each of these queries on its own connection.
     pub(in crate::bench) fn ask(
         http: &Http,
-        questions: impl IntoIterator<Item = (&'static str, String, Ask)>,
+        questions: impl IntoIterator<Item = (&'static str, String, QueryFunction)>,
     ) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let threads = questions.into_iter().map(|(name, path, ask)| {
@@ -64,25 +64,25 @@ impl Probe {
         Self { threads: threads.collect(), over }
     }
 
-    pub(in crate::bench) fn stop(self) -> Result<Vec<(&'static str, Latencies)>> {
+    pub(in crate::bench) fn stop(self) -> Result<Vec<(&'static str, QueryLatencies)>> {
         self.over.store(true, Ordering::Relaxed);
         let joined = self.threads.into_iter().map(|(name, thread)| {
             let times = thread.join().map_err(|_| anyhow!("the thread that asks for {name} panicked"))??;
-            Ok((name, Latencies::of(times)))
+            Ok((name, QueryLatencies::of(times)))
         });
         joined.collect()
     }
 }
 
 /// Claims one job after the other on an idle server.
-pub(in crate::bench) fn claims(http: &Http, workflow: i64, count: usize) -> Result<Latencies> {
+pub(in crate::bench) fn claims(http: &Http, workflow: i64, count: usize) -> Result<QueryLatencies> {
     let path = claim_path(workflow);
     let times = (0..count).map(|_| {
         let begun = Instant::now();
         claim(http, &path)?;
         Ok(begun.elapsed())
     });
-    Ok(Latencies::of(times.collect::<Result<_>>()?))
+    Ok(QueryLatencies::of(times.collect::<Result<_>>()?))
 }
 
 fn claim_path(workflow: i64) -> String {
@@ -96,7 +96,7 @@ fn claim(http: &Http, path: &str) -> Result<Value> {
     Ok(answer)
 }
 
-impl Latencies {
+impl QueryLatencies {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         Self(times)
@@ -109,7 +109,7 @@ impl Latencies {
     }
 }
 
-impl fmt::Display for Latencies {
+impl fmt::Display for QueryLatencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_taken_from_sorted_times() {
-        let latencies = Latencies::of((1..=100).rev().map(Duration::from_millis).collect());
+        let latencies = QueryLatencies::of((1..=100).rev().map(Duration::from_millis).collect());
         assert!((latencies.quantile(0.5) - 51.0).abs() < 1e-9);
         assert!((latencies.quantile(0.99) - 100.0).abs() < 1e-9);
-        assert!(Latencies::of(Vec::new()).quantile(0.5).is_nan());
+        assert!(QueryLatencies::of(Vec::new()).quantile(0.5).is_nan());
     }
 }

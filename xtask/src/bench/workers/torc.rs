@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::bench_side::{Seat, Side};
 use super::http::Http;
 use super::options::Options;
+use super::server_under_test::{ServerUnderTest, WorkerSettings};
 use crate::shell::{find_program, is_executable, output};
 
 pub(super) struct Torc<'a> {
@@ -48,7 +48,7 @@ impl<'a> Torc<'a> {
     }
 }
 
-impl Side for Torc<'_> {
+impl ServerUnderTest for Torc<'_> {
     fn name(&self) -> String {
         let version = output(Command::new(&self.program).arg("--version")).unwrap_or_default();
         format!("torc-server and torc run, {}", version.trim())
@@ -80,11 +80,11 @@ impl Side for Torc<'_> {
     }
 
     /// Polls ten times a second: with its default of five seconds only the poll interval would be measured.
-    fn worker(&self, seat: &Seat<'_>, workflow: Option<i64>) -> Option<Command> {
-        let (workflow, slots) = (workflow?.to_string(), seat.slots.to_string());
-        let mut command = self.client(&seat.origin);
+    fn worker(&self, worker_settings: &WorkerSettings<'_>, workflow: Option<i64>) -> Option<Command> {
+        let (workflow, slots) = (workflow?.to_string(), worker_settings.slots.to_string());
+        let mut command = self.client(&worker_settings.origin);
         command.args(["run", &workflow, "--num-cpus", &slots, "--memory-gb", "1", "--poll-interval", "0.1"]);
-        command.args(["--output-dir", &format!("output-{}", seat.number)]);
+        command.args(["--output-dir", &format!("output-{}", worker_settings.number)]);
         Some(command)
     }
 }

@@ -7,19 +7,23 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::bench_side::{Seat, Side};
 use super::http::Http;
-use super::postgres::Postgres;
+use super::postgres::PostgresServer;
+use super::server_under_test::{ServerUnderTest, WorkerSettings};
 use crate::shell::output;
 
 pub(in crate::bench) struct Windlass<'a> {
     program: &'a Path,
     place: &'a Path,
-    postgres: Option<&'a Postgres>,
+    postgres: Option<&'a PostgresServer>,
 }
 
 impl<'a> Windlass<'a> {
-    pub(in crate::bench) fn new(program: &'a Path, place: &'a Path, postgres: Option<&'a Postgres>) -> Self {
+    pub(in crate::bench) fn new(
+        program: &'a Path,
+        place: &'a Path,
+        postgres: Option<&'a PostgresServer>,
+    ) -> Self {
         Self { program, place, postgres }
     }
 
@@ -33,7 +37,7 @@ impl<'a> Windlass<'a> {
     }
 
     fn location(&self) -> String {
-        self.postgres.map_or_else(|| "w.db".to_owned(), Postgres::url)
+        self.postgres.map_or_else(|| "w.db".to_owned(), PostgresServer::url)
     }
 
     /// The file with the server's address: beside the database, or among the servers of this user.
@@ -47,7 +51,7 @@ impl<'a> Windlass<'a> {
     }
 }
 
-impl Side for Windlass<'_> {
+impl ServerUnderTest for Windlass<'_> {
     fn name(&self) -> String {
         let database = if self.postgres.is_some() { "PostgreSQL" } else { "SQLite" };
         format!("windlass, {database}")
@@ -72,18 +76,20 @@ impl Side for Windlass<'_> {
         answer["workflow_id"].as_i64().with_context(|| format!("submit named no workflow: {text}"))
     }
 
-    fn worker(&self, seat: &Seat<'_>, _workflow: Option<i64>) -> Option<Command> {
-        let slots = seat.slots.to_string();
+    fn worker(&self, worker_settings: &WorkerSettings<'_>, _workflow: Option<i64>) -> Option<Command> {
+        let slots = worker_settings.slots.to_string();
         let mut command = self.command(&["worker", "--persistent", "--num-cpus", &slots, "--memory", "1g"]);
-        command.env("WINDLASS_URL", &seat.origin).env("WINDLASS_TOKEN", seat.token.unwrap_or_default());
+        command
+            .env("WINDLASS_URL", &worker_settings.origin)
+            .env("WINDLASS_TOKEN", worker_settings.token.unwrap_or_default());
         Some(command)
     }
 
     fn database(&self) -> Result<Option<u32>> {
-        self.postgres.map(Postgres::pid).transpose()
+        self.postgres.map(PostgresServer::pid).transpose()
     }
 
     fn logs(&self) -> Vec<PathBuf> {
-        self.postgres.map(Postgres::log).into_iter().collect()
+        self.postgres.map(PostgresServer::log).into_iter().collect()
     }
 }

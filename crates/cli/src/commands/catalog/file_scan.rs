@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use windlass_payload::events::EventLine;
+use windlass_payload::event_files::EventLine;
 use windlass_payload::files::{FileChecksum, read_chunks};
 use windlass_types::catalog::{CatalogFile, FileLumi};
 

@@ -272,7 +272,7 @@ fn import_dataset(ctx: &CliContext, args: &ImportDatasetArgs) -> Result<CliExit,
     /// One entry, or several.
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Given {
+    enum CatalogDocument {
         One(ExportedDataset),
         Several(Vec<ExportedDataset>),
     }
@@ -284,12 +284,12 @@ fn import_dataset(ctx: &CliContext, args: &ImportDatasetArgs) -> Result<CliExit,
     // An untagged enum would not report the error inside, so each form is tried separately.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let given = match first {
-        Some(b'[') => serde_json::from_slice(&bytes).map(Given::Several),
-        _ => serde_json::from_slice(&bytes).map(Given::One),
+        Some(b'[') => serde_json::from_slice(&bytes).map(CatalogDocument::Several),
+        _ => serde_json::from_slice(&bytes).map(CatalogDocument::One),
     };
     let datasets = match given.map_err(wrong)? {
-        Given::One(one) => vec![one],
-        Given::Several(several) => several,
+        CatalogDocument::One(one) => vec![one],
+        CatalogDocument::Several(several) => several,
     };
     let found: Vec<String> =
         datasets.iter().flat_map(|one| check_catalog_files(&one.dataset, &one.files)).collect();

@@ -99,7 +99,7 @@ fn collect_records(workflows: &[Vec<DecisionRow>]) -> Vec<DecisionRecord> {
 
 fn count_decision(record: &mut DecisionRecord, row: &DecisionRow, all: &[DecisionRow]) {
     record.decisions += 1;
-    match (row.state, row.verdict) {
+    match (row.state, row.kind) {
         (DecisionState::Declined, _) => record.declined += 1,
         (DecisionState::Proposed, _) => record.waiting += 1,
         (DecisionState::Done, FailureCommandKind::Retry) => {
@@ -141,7 +141,7 @@ fn review_decision(row: &DecisionRow, all: &[DecisionRow]) -> Option<DecisionRev
             && other.state == DecisionState::Done
             && (other.job_id, other.run_id, other.attempt_id) == (row.job_id, row.run_id, row.attempt_id)
     };
-    let by_person = |other: &DecisionRow| match other.verdict {
+    let by_person = |other: &DecisionRow| match other.kind {
         FailureCommandKind::Retry | FailureCommandKind::Ignore => Some(DecisionReview::Overruled),
         FailureCommandKind::Fail => Some(DecisionReview::Confirmed),
         FailureCommandKind::Change => None,
@@ -160,7 +160,7 @@ mod tests {
     use windlass_types::failure_commands::RequestedJobChanges;
     use windlass_types::{Attempt, JobId, RunId, Timestamp};
 
-    fn row(id: i64, job: i64, by: &str, verdict: FailureCommandKind, next: Option<JobStatus>) -> DecisionRow {
+    fn row(id: i64, job: i64, by: &str, kind: FailureCommandKind, next: Option<JobStatus>) -> DecisionRow {
         DecisionRow {
             id,
             job_id: JobId(job),
@@ -170,7 +170,7 @@ mod tests {
             made_at: Timestamp(id),
             made_by: by.to_owned(),
             is_agent: by == "robot",
-            verdict,
+            kind,
             confidence: None,
             reason: String::new(),
             evidence: Vec::new(),

@@ -126,7 +126,7 @@ fn render_excerpt(row: &FailureRow, lines: usize) -> impl Iterator<Item = String
 
 fn render_proposal(row: &DecisionRow) -> String {
     let sure = row.confidence.map(|sure| format!(", confidence {sure}")).unwrap_or_default();
-    let what = decision_history::render_failure_command(row.verdict, &row.changes);
+    let what = decision_history::render_failure_command(row.kind, &row.changes);
     let why = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
     text::one_line(&format!("proposal {} of {}{sure}: {what}{why}", row.id, row.made_by))
 }

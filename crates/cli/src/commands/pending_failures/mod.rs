@@ -47,7 +47,7 @@ pub(super) fn decide_failures(
     let jobs = failure_selection::select_jobs(&*store, &workflow, command, &named, &which)?;
     let order = |job| FailureCommand {
         job,
-        verdict: command,
+        kind: command,
         changes: changes.clone(),
         reason: args.reason.clone(),
         confidence: args.agent.confidence,
@@ -152,9 +152,9 @@ const FIELDS: &[ListField<DecisionRow>] = &[
     ListField::new("run_id", |row: &DecisionRow| row.run_id.0.into()),
     ListField::new("attempt_id", |row: &DecisionRow| row.attempt_id.0.into())
         .column(TableColumn::number("ATTEMPT")),
-    ListField::new("action", |row: &DecisionRow| row.verdict.as_str().into()),
+    ListField::new("action", |row: &DecisionRow| row.kind.as_str().into()),
     ListField::table_only(TableColumn::flexible("DECIDED"), |row: &DecisionRow| {
-        decision_history::render_failure_command(row.verdict, &row.changes).into()
+        decision_history::render_failure_command(row.kind, &row.changes).into()
     }),
     ListField::new("changes", |row: &DecisionRow| json_value(&row.changes)),
     ListField::new("made_by", |row: &DecisionRow| (&row.made_by).into()).column(TableColumn::text("BY")),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use windlass_core::requests::document::{self, DocumentContext, DocumentProblem};
 use windlass_core::round_plan::PlanSettings;
 use windlass_spec::{FieldProblem, LocatedDocument, SpecDiagnostics, SpecSource};
-use windlass_types::requests::{ProductionStep, Request};
+use windlass_types::requests::{PriorityStep, Request};
 
 /// A request as in its document, and as sent to a server.
 pub(super) struct RequestDocument {
@@ -26,7 +26,7 @@ pub(super) fn load_documents(
     ctx: &CliContext,
     files: &[PathBuf],
     fetched: &[(String, Value)],
-    steps: &[ProductionStep],
+    steps: &[PriorityStep],
 ) -> Result<Vec<RequestDocument>, CliError> {
     load_matching(ctx, files, fetched, steps, PayloadCheck::Refuse)
 }
@@ -50,7 +50,7 @@ fn load_matching(
     ctx: &CliContext,
     files: &[PathBuf],
     fetched: &[(String, Value)],
-    steps: &[ProductionStep],
+    steps: &[PriorityStep],
     check: PayloadCheck,
 ) -> Result<Vec<RequestDocument>, CliError> {
     let (mut wanted, mut faulty) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ fn load_matching(
 fn parse_documents(
     name: &str,
     bytes: &[u8],
-    steps: &[ProductionStep],
+    steps: &[PriorityStep],
     max_memory_per_core: u64,
     check: PayloadCheck,
 ) -> Result<Vec<RequestDocument>, SpecDiagnostics> {
@@ -217,7 +217,7 @@ pub(super) fn check_submission(
 }
 
 /// Steps given on the command line replace those of the document.
-fn set_steps(mut value: Value, steps: &[ProductionStep]) -> Value {
+fn set_steps(mut value: Value, steps: &[PriorityStep]) -> Value {
     if let (false, Some(map)) = (steps.is_empty(), value.as_object_mut()) {
         map.insert("production_steps".to_owned(), json!(steps));
     }
@@ -225,10 +225,10 @@ fn set_steps(mut value: Value, steps: &[ProductionStep]) -> Value {
 }
 
 /// `0.1:80000`
-pub(super) fn parse_steps(words: &[String]) -> Result<Vec<ProductionStep>, CliError> {
+pub(super) fn parse_steps(words: &[String]) -> Result<Vec<PriorityStep>, CliError> {
     let parse = |word: &String| {
         let (fraction, priority) = word.split_once(':')?;
-        Some(ProductionStep { fraction: fraction.parse().ok()?, priority: priority.parse().ok()? })
+        Some(PriorityStep { fraction: fraction.parse().ok()?, priority: priority.parse().ok()? })
     };
     let step = |word: &String| {
         parse(word).ok_or_else(|| {
@@ -249,7 +249,7 @@ mod tests {
     fn production_step_has_fraction_and_priority() {
         assert_eq!(
             parse_steps(&["0.1:80000".into()]).unwrap(),
-            [ProductionStep { fraction: 0.1, priority: 80_000 }]
+            [PriorityStep { fraction: 0.1, priority: 80_000 }]
         );
         for wrong in ["0.1", "a:1", "0.1:b", ":"] {
             assert!(parse_steps(&[wrong.into()]).is_err(), "{wrong}");

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use windlass_api::requests::SubmitResponse;
 use windlass_requests::Reqmgr2Client;
 use windlass_server::ApiError;
-use windlass_types::requests::ProductionStep;
+use windlass_types::requests::PriorityStep;
 
 pub(super) fn run(ctx: &CliContext, args: &RequestImportArgs) -> Result<CliExit, CliError> {
     let steps = documents::parse_steps(&args.steps)?;
@@ -50,7 +50,7 @@ fn fetch_documents(reqmgr2: &Reqmgr2Client, names: &[&String]) -> Result<Vec<(St
     names.iter().map(fetch).collect()
 }
 
-fn document_by_name(name: &str, steps: &[ProductionStep]) -> Value {
+fn document_by_name(name: &str, steps: &[PriorityStep]) -> Value {
     let mut document = json!({"request_name": name, "source": "reqmgr2"});
     if !steps.is_empty() {
         document["production_steps"] = json!(steps);

@@ -7,8 +7,8 @@ use crate::args::request::RequestWatchArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind, CliExit};
 use crate::local_requests::RequestService;
-use crate::ui::live_block::LiveBlock;
 use crate::ui::style::TextPainter;
+use crate::ui::terminal_block::TerminalBlock;
 use crate::ui::text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +120,7 @@ pub(super) fn observe_until_settled(
     let begun = Instant::now();
     let mut source = RequestStatusSource::new(ctx, requests);
     let mut screen = RequestProgressScreen {
-        live_block: ctx.ui.live_block(),
+        terminal_block: ctx.ui.terminal_block(),
         last_printed: BTreeMap::new(),
         is_quiet: ctx.ui.is_quiet(),
     };
@@ -260,7 +260,7 @@ fn listen_for_events(requests: &RequestService) -> Option<Receiver<()>> {
 
 /// A block at the bottom of a terminal; otherwise a line per change.
 struct RequestProgressScreen {
-    live_block: Option<LiveBlock>,
+    terminal_block: Option<TerminalBlock>,
     last_printed: BTreeMap<String, (RequestStatus, u32)>,
     is_quiet: bool,
 }
@@ -274,7 +274,7 @@ impl RequestProgressScreen {
             return;
         }
         let became = before.is_none_or(|(before, _)| before != status.request_status);
-        match &mut self.live_block {
+        match &mut self.terminal_block {
             // The block shows the other requests.
             Some(block) if became => block.print_above(&render_sentence(status)),
             Some(_) => {}
@@ -287,7 +287,7 @@ impl RequestProgressScreen {
         statuses: impl Iterator<Item = &'s RequestWorkflowStatus>,
         paint: TextPainter,
     ) {
-        let Some(block) = &mut self.live_block else { return };
+        let Some(block) = &mut self.terminal_block else { return };
         let busy: Vec<&RequestWorkflowStatus> =
             statuses.filter(|status| !is_settled(status.request_status)).collect();
         let width =

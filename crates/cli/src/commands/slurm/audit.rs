@@ -55,9 +55,9 @@ pub(crate) fn run(ctx: &CliContext, args: &AllocationAuditArgs) -> Result<CliExi
             .with_hint(format!("`windlass slurm allocations {}` lists its allocations", workflow.id)));
     }
     let events = load_allocation_events(&*store, workflow.id)?;
-    let trails =
-        rows.iter().flat_map(|row| audit_trail(row, events.get(&row.id).map_or(&[][..], Vec::as_slice)));
-    print_objects(ctx, &workflow, ListFields::new(FIELDS), trails.collect(), &args.page)
+    let audit_steps =
+        rows.iter().flat_map(|row| list_audit_steps(row, events.get(&row.id).map_or(&[][..], Vec::as_slice)));
+    print_objects(ctx, &workflow, ListFields::new(FIELDS), audit_steps.collect(), &args.page)
 }
 
 /// Queries only the events of allocations, among possibly millions of the workflow.
@@ -83,7 +83,7 @@ fn event_category(name: &str) -> String {
 }
 
 /// The history from the intent to the end. Events may have been deleted: the row replaces missing ones.
-fn audit_trail(row: &Allocation, events: &[EventRow]) -> Vec<AllocationAuditStep> {
+fn list_audit_steps(row: &Allocation, events: &[EventRow]) -> Vec<AllocationAuditStep> {
     let step = |at: Timestamp, what: &str, who: &str, detail: String| AllocationAuditStep {
         allocation: row.id,
         at,
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn allocation_audit_uses_events_or_row() {
         let asked = "1 asked - \"ann\" tag windlass-1-5: 2 nodes for 0ms, scheduler night, by action 3, submitted 2 times";
-        let found = audit_trail(&row(), &[]);
+        let found = list_audit_steps(&row(), &[]);
         assert_eq!(
             told(&found),
             [asked, "2 submitting 8 \"\" ", "3 running 8 \"\" n[1-2]", "9 ended 8 \"\" TIMEOUT"]
@@ -224,7 +224,7 @@ mod tests {
             event(9, "ended", json!({ "slurm_job_id": 8, "end": "TIMEOUT", "exit_code": "0:15" })),
         ];
         assert_eq!(
-            told(&audit_trail(&row(), &events)),
+            told(&list_audit_steps(&row(), &events)),
             [
                 asked,
                 "2 submitting - \"windlass\" ",

@@ -165,8 +165,8 @@ impl SlurmLogSearch<'_> {
             opened => opened.map_err(|e| unreadable(&e))?,
         };
         self.searched += 1;
-        let weighed = |line: &str| explain_line(line).map(|sign| (sign.weight, sign));
-        let found = log_scan::find_signs(file, weighed).map_err(|e| unreadable(&e))?;
+        let weigh_line = |line: &str| explain_line(line).map(|sign| (sign.weight, sign));
+        let found = log_scan::find_signs(file, weigh_line).map_err(|e| unreadable(&e))?;
         self.findings.extend(found.into_iter().map(|(line, sign, text)| SlurmLogFinding {
             allocation: home.cloned(),
             path: job_logs::short_path(path, &self.ctx.cwd),

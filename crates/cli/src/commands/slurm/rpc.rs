@@ -6,7 +6,7 @@ use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
 use serde::Serialize;
 use std::fmt::Write as _;
-use windlass_api::slurm::{ReconcilerStatusResponse, SlurmStatus};
+use windlass_api::slurm::{AllocationReconcilerStatusResponse, SlurmStatus};
 use windlass_core::slurm::call_statistics::{self, CommandCallStats, SlurmCallStats};
 use windlass_types::format_duration;
 
@@ -92,7 +92,7 @@ fn render_budget(server: Option<&SlurmStatus>) -> String {
     let Some(reconciler) = &server.reconciler else {
         return "this server was started without --slurm; start it with `windlass serve --slurm`".to_owned();
     };
-    let ReconcilerStatusResponse { calls_left, paused_until, unanswered, trouble, .. } = reconciler;
+    let AllocationReconcilerStatusResponse { calls_left, paused_until, unanswered, trouble, .. } = reconciler;
     let mut line = format!("{} may be made now", text::render_count((*calls_left).into(), "call"));
     if *unanswered > 0 {
         let questions = text::render_count((*unanswered).into(), "question");
@@ -116,14 +116,16 @@ mod tests {
         assert_eq!(render_budget(None), "no server is running, so Slurm is not polled");
         let mut server = SlurmStatus::default();
         assert!(render_budget(Some(&server)).contains("`windlass serve --slurm`"));
-        server.reconciler =
-            Some(ReconcilerStatusResponse { calls_left: 1, ..ReconcilerStatusResponse::default() });
+        server.reconciler = Some(AllocationReconcilerStatusResponse {
+            calls_left: 1,
+            ..AllocationReconcilerStatusResponse::default()
+        });
         assert_eq!(render_budget(Some(&server)), "1 call may be made now");
-        server.reconciler = Some(ReconcilerStatusResponse {
+        server.reconciler = Some(AllocationReconcilerStatusResponse {
             unanswered: 2,
             paused_until: Some("noon".into()),
             trouble: Some("`squeue` failed".into()),
-            ..ReconcilerStatusResponse::default()
+            ..AllocationReconcilerStatusResponse::default()
         });
         assert_eq!(
             render_budget(Some(&server)),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use windlass_api::torc::ComputeNodeModel;
 use windlass_client::Client;
 use windlass_core::slurm::core_hours::{
-    AllocationAttempt, AllocationWorkerCores, AttemptTimeUse, CoreHourReport, CoreHourUsage, format_hours,
+    AllocationWorkerCores, AttemptCoreUse, AttemptTimeUse, CoreHourReport, CoreHourUsage, format_hours,
     report_core_hours,
 };
 use windlass_store::Store;
@@ -268,7 +268,7 @@ fn load_job_cores(store: &dyn Store, workflow: &WorkflowRow) -> Result<BTreeMap<
     }
 }
 
-fn result_interval(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: i32) -> AllocationAttempt {
+fn result_interval(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: i32) -> AttemptCoreUse {
     let is_orphan = row.return_code == return_code::ORPHANED;
     let attempt_outcome = match row.status {
         JobStatus::Completed => AttemptTimeUse::Useful,
@@ -277,7 +277,7 @@ fn result_interval(row: &ResultRow, allocation: AllocationId, cores: u32, timeou
         JobStatus::Terminated if row.return_code != timeout => AttemptTimeUse::Lost,
         _ => AttemptTimeUse::Failed,
     };
-    AllocationAttempt {
+    AttemptCoreUse {
         allocation,
         cores,
         started_at: row.started_at,
@@ -288,13 +288,8 @@ fn result_interval(row: &ResultRow, allocation: AllocationId, cores: u32, timeou
     }
 }
 
-fn held_job_interval(
-    job: &HeldJob,
-    allocation: AllocationId,
-    cores: u32,
-    now: Timestamp,
-) -> AllocationAttempt {
-    AllocationAttempt {
+fn held_job_interval(job: &HeldJob, allocation: AllocationId, cores: u32, now: Timestamp) -> AttemptCoreUse {
+    AttemptCoreUse {
         allocation,
         cores,
         started_at: job.started_at,

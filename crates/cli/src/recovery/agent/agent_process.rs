@@ -63,9 +63,9 @@ impl AgentProcess {
         program: &AgentProgram,
         prompt: String,
         server: &[String],
-        surroundings: AgentEnvironment,
+        agent_environment: AgentEnvironment,
     ) -> Result<Self, String> {
-        let AgentEnvironment { variables, identity_variables: own } = surroundings;
+        let AgentEnvironment { variables, identity_variables: own } = agent_environment;
         let files = AgentFiles::new(row, server, &own).map_err(|e| format!("cannot get its files: {e}"))?;
         let noted = writeln!(&files.log_file, "{prompt}\n---").and_then(|()| files.log_file.try_clone());
         let errors = noted.map_err(|e| format!("cannot be logged: {e}"))?;

@@ -22,14 +22,14 @@ fn hints(cores: u32) -> JobHints {
 
 /// A program: CPU seconds per event, serial share, memory.
 #[derive(Clone, Copy)]
-struct Program {
+struct TestProgram {
     work: f64,
     alone: f64,
     base: f64,
     per_thread: f64,
 }
 
-impl Program {
+impl TestProgram {
     fn wall(self, threads: u32) -> f64 {
         self.work * (self.alone + (1.0 - self.alone) / f64::from(threads))
     }
@@ -46,10 +46,10 @@ impl Program {
     }
 }
 
-const BUSY: Program = Program { work: 4.0, alone: 0.01, base: 1500.0, per_thread: 250.0 };
-const IDLE: Program = Program { work: 1.0, alone: 0.60, base: 600.0, per_thread: 100.0 };
+const BUSY: TestProgram = TestProgram { work: 4.0, alone: 0.01, base: 1500.0, per_thread: 250.0 };
+const IDLE: TestProgram = TestProgram { work: 1.0, alone: 0.60, base: 600.0, per_thread: 100.0 };
 
-fn experience(steps: &[(&str, Program, &[u32])]) -> RequestMeasurements {
+fn experience(steps: &[(&str, TestProgram, &[u32])]) -> RequestMeasurements {
     let mut known = RequestMeasurements::default();
     known.profile.jobs_sampled = 20;
     for (name, program, threads) in steps {
@@ -87,7 +87,7 @@ fn operator_time_overrides_measurements() {
 /// Overcommit uses the memory that a job really gets.
 #[test]
 fn overcommit_uses_memory_set_by_operator() {
-    let moderate = Program { work: 4.0, alone: 0.06, base: 11_000.0, per_thread: 100.0 };
+    let moderate = TestProgram { work: 4.0, alone: 0.06, base: 11_000.0, per_thread: 100.0 };
     let known = experience(&[("RECO", moderate, &[8])]);
     let settings = AdaptiveSettings { overcommit_max: 1.5, ..AdaptiveSettings::default() };
     let threads = |fixed_memory_mb| {
@@ -161,7 +161,7 @@ fn step_with_idle_cores_runs_in_parallel_instances() {
 ///
 #[test]
 fn parallel_instances_are_limited_by_memory() {
-    let large = |base| Program { base, per_thread: 0.0, ..IDLE };
+    let large = |base| TestProgram { base, per_thread: 0.0, ..IDLE };
     // With 8 cores at most 24,000 MB may be requested, 20 % of it for safety.
     for (base, instances, memory) in [(5000.0, 4, 24_000), (5001.0, 2, 16_000), (10_001.0, 1, 16_000)] {
         let known = experience(&[("A", BUSY, &[8]), ("B", large(base), &[8])]);
@@ -183,7 +183,7 @@ fn unsplittable_steps_run_as_one_instance() {
 /// W-11: cores, threads of all steps, memory and events change together.
 #[test]
 fn job_with_unused_cores_gets_fewer() {
-    let known = experience(&[("A", IDLE, &[8]), ("B", Program { alone: 0.4, ..IDLE }, &[8])]);
+    let known = experience(&[("A", IDLE, &[8]), ("B", TestProgram { alone: 0.4, ..IDLE }, &[8])]);
     let found = made(&hints(8), &known);
     assert_eq!(found.cores, 4, "two would be enough, but the minimum is four");
     assert_eq!((way(&found, "A"), way(&found, "B")), ((Some(2), Some(2)), (Some(2), Some(2))));
@@ -195,14 +195,14 @@ fn job_with_unused_cores_gets_fewer() {
 
 #[test]
 fn job_keeps_cores_for_their_memory() {
-    let large = Program { base: 10_500.0, per_thread: 0.0, ..IDLE };
+    let large = TestProgram { base: 10_500.0, per_thread: 0.0, ..IDLE };
     let found = made(&hints(8), &experience(&[("A", large, &[8])]));
     assert_eq!((found.cores, found.memory_mb, found.is_memory_capped), (8, 16_000, false));
 }
 
 #[test]
 fn step_threads_never_exceed_the_known_maximum() {
-    let single = Program { alone: 0.0, ..IDLE };
+    let single = TestProgram { alone: 0.0, ..IDLE };
     let found = made(&hints(8), &experience(&[("A", BUSY, &[8]), ("B", single, &[1])]));
     assert_eq!(way(&found, "B"), (Some(4), Some(1)));
 }
@@ -210,21 +210,26 @@ fn step_threads_never_exceed_the_known_maximum() {
 ///
 #[test]
 fn waiting_steps_get_overcommitted_threads() {
-    let now_and_then = Program { alone: 0.08, ..BUSY };
+    let now_and_then = TestProgram { alone: 0.08, ..BUSY };
     let known = experience(&[("A", now_and_then, &[8])]);
-    let lending = AdaptiveSettings { overcommit_max: 1.25, min_cores: 8, ..AdaptiveSettings::default() };
+    let with_overcommit =
+        AdaptiveSettings { overcommit_max: 1.25, min_cores: 8, ..AdaptiveSettings::default() };
     let threads = |settings: &AdaptiveSettings, known: &RequestMeasurements| {
         let found = decide_tuning(&hints(8), &WINDOW, settings, Some(known));
         assert_eq!(found.cores, 8, "the request does not change");
         way(&found, "A").1.unwrap()
     };
-    assert_eq!(threads(&lending, &known), 10);
-    assert_eq!(threads(&AdaptiveSettings { overcommit_max: 1.0, ..lending }, &known), 8);
-    assert_eq!(threads(&lending, &experience(&[("A", BUSY, &[8])])), 8, "its threads wait too little");
-    let full = Program { base: 20_000.0 - 2000.0, ..now_and_then };
-    assert_eq!(threads(&lending, &experience(&[("A", full, &[8])])), 10, "24,000 MB are requested");
-    let fuller = Program { base: 23_600.0 - 2000.0, ..now_and_then };
-    assert_eq!(threads(&lending, &experience(&[("A", fuller, &[8])])), 8, "500 MB more do not fit");
+    assert_eq!(threads(&with_overcommit, &known), 10);
+    assert_eq!(threads(&AdaptiveSettings { overcommit_max: 1.0, ..with_overcommit }, &known), 8);
+    assert_eq!(
+        threads(&with_overcommit, &experience(&[("A", BUSY, &[8])])),
+        8,
+        "its threads wait too little"
+    );
+    let full = TestProgram { base: 20_000.0 - 2000.0, ..now_and_then };
+    assert_eq!(threads(&with_overcommit, &experience(&[("A", full, &[8])])), 10, "24,000 MB are requested");
+    let fuller = TestProgram { base: 23_600.0 - 2000.0, ..now_and_then };
+    assert_eq!(threads(&with_overcommit, &experience(&[("A", fuller, &[8])])), 8, "500 MB more do not fit");
 }
 
 #[test]
@@ -234,12 +239,12 @@ fn job_length_approaches_the_target() {
     for (before, time, expected) in
         [(10_000, 2.82, 10_000), (10_000, 1.0, 20_000), (10_000, 28.2, 5000), (1000, 20.0, 1400), (3, 1e6, 2)]
     {
-        let program = Program { work: time, alone: 0.0, ..BUSY };
+        let program = TestProgram { work: time, alone: 0.0, ..BUSY };
         let known = experience(&[("A", program, &[1])]);
         let hints = JobHints { events_per_job: Some(before), ..hints(1) };
         assert_eq!(made(&hints, &known).events_per_job, Some(expected), "{before} of {time} s, {aimed_at}");
     }
-    let known = experience(&[("A", Program { work: 1.0, ..BUSY }, &[1])]);
+    let known = experience(&[("A", TestProgram { work: 1.0, ..BUSY }, &[1])]);
     let by_time = JobHints { time_per_job: Some(6000), ..hints(1) };
     assert_eq!(made(&by_time, &known).events_per_job, Some(6000), "the request gives the length");
     let by_files = JobHints { events_per_job: None, ..hints(1) };

@@ -96,12 +96,12 @@ fn any_situation() -> impl Strategy<Value = RetryContext<'static>> {
         Resources { cpus, memory: Bytes(memory), runtime, ..Resources::DEFAULT }
     });
     (1..7u32, some(asked), select(&WORKERS), some(duration(1 << 40)), 0..3u64, any::<u64>()).prop_map(
-        |(used, asked, workers, longest, granted, dice)| RetryContext {
+        |(used, asked, workers, longest, granted, random)| RetryContext {
             asked,
             workers,
             max_worker_lifetime: longest,
             budget: RetryBudgetUsage { granted, limit: 2 },
-            random: dice,
+            random,
             ..after(used)
         },
     )
@@ -142,16 +142,16 @@ proptest! {
     }
 
     #[test]
-    fn delays_stay_within_their_bounds(rule in any_rule(), used in 1..200u32, dice in any::<u64>()) {
+    fn delays_stay_within_their_bounds(rule in any_rule(), used in 1..200u32, random in any::<u64>()) {
         let steady = FailureRule { jitter: None, ..rule.clone() };
-        let without_chance = |used| retry_delay::retry_delay(&steady, used, dice);
-        prop_assert!(without_chance(used) >= rule.delay.unwrap_or_default().min(rule.max_delay()));
-        prop_assert!(without_chance(used + 1) >= without_chance(used));
-        let by = rule.jitter.unwrap_or(Ratio::ZERO).scale(without_chance(used).units());
+        let without_jitter = |used| retry_delay::retry_delay(&steady, used, random);
+        prop_assert!(without_jitter(used) >= rule.delay.unwrap_or_default().min(rule.max_delay()));
+        prop_assert!(without_jitter(used + 1) >= without_jitter(used));
+        let by = rule.jitter.unwrap_or(Ratio::ZERO).scale(without_jitter(used).units());
         let by = Duration::from_micros(by);
-        let delay = retry_delay::retry_delay(&rule, used, dice);
-        prop_assert!(delay >= without_chance(used).saturating_sub(by));
-        prop_assert!(delay <= (without_chance(used) + by).min(rule.max_delay()));
+        let delay = retry_delay::retry_delay(&rule, used, random);
+        prop_assert!(delay >= without_jitter(used).saturating_sub(by));
+        prop_assert!(delay <= (without_jitter(used) + by).min(rule.max_delay()));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use windlass_types::FailureClass::{self, Infrastructure, Permanent, Transient};
 use windlass_types::requests::NodeRole;
 
 /// Deterministic random numbers.
-struct Dice(u64);
+struct TestRandom(u64);
 
-impl Dice {
+impl TestRandom {
     fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +27,7 @@ impl Dice {
 
 /// A run at twenty sites, one attempt per second, checked after every few.
 struct Simulation {
-    dice: Dice,
+    random: TestRandom,
     tally: FailureTally,
     ended: BTreeMap<String, RoleCounts>,
     pending: Vec<FailedAttemptReport>,
@@ -41,7 +41,7 @@ const BEGUN: Timestamp = Timestamp(1_000_000_000_000);
 impl Simulation {
     fn new(seed: u64) -> Self {
         Self {
-            dice: Dice(seed),
+            random: TestRandom(seed),
             tally: FailureTally::default(),
             ended: BTreeMap::new(),
             pending: Vec::new(),
@@ -52,7 +52,7 @@ impl Simulation {
 
     /// An attempt ends; it failed if it has a class.
     fn end(&mut self, site: &str, failed: Option<(FailureClass, &str)>) {
-        self.now = self.now.after(Duration::from_secs(1));
+        self.now = self.now.plus(Duration::from_secs(1));
         self.ended.entry(site.to_owned()).or_default().add_attempts(NodeRole::Processing, 1);
         if let Some((class, signature)) = failed {
             self.seq += 1;
@@ -77,11 +77,11 @@ impl Simulation {
         &mut self,
         attempts: usize,
         policy: &CorrelationPolicy,
-        mut fate: impl FnMut(u64, &mut Dice) -> Option<(FailureClass, &'static str)>,
+        mut attempt_failure: impl FnMut(u64, &mut TestRandom) -> Option<(FailureClass, &'static str)>,
     ) -> Option<(usize, Vec<CorrelatedFinding>)> {
         for n in 1..=attempts {
-            let site = self.dice.below(SITES);
-            let failed = fate(site, &mut self.dice);
+            let site = self.random.below(SITES);
+            let failed = attempt_failure(site, &mut self.random);
             self.end(&format!("T2_{site:02}"), failed);
             if n % 10 == 0 {
                 let found = self.look(policy);
@@ -95,16 +95,17 @@ impl Simulation {
 }
 
 /// Five percent fail for various reasons: normal noise.
-fn noise(dice: &mut Dice) -> Option<(FailureClass, &'static str)> {
+fn noise(random: &mut TestRandom) -> Option<(FailureClass, &'static str)> {
     const KINDS: [(FailureClass, &str); 3] =
         [(Transient, "network"), (Infrastructure, "disk"), (Permanent, "crash")];
-    dice.happens(5).then(|| KINDS[dice.below(3) as usize])
+    random.happens(5).then(|| KINDS[random.below(3) as usize])
 }
 
 #[test]
 fn random_failures_raise_no_alarm() {
     for seed in 0..30 {
-        let found = Simulation::new(seed).run(10_000, &CorrelationPolicy::default(), |_, dice| noise(dice));
+        let found =
+            Simulation::new(seed).run(10_000, &CorrelationPolicy::default(), |_, random| noise(random));
         assert_eq!(found, None, "seed {seed}");
     }
 }
@@ -112,11 +113,11 @@ fn random_failures_raise_no_alarm() {
 #[test]
 fn only_the_bad_site_is_detected() {
     for seed in 0..50 {
-        let fate = |site, dice: &mut Dice| {
-            if site == 7 { Some((Infrastructure, "no such disk")) } else { noise(dice) }
+        let attempt_failure = |site, random: &mut TestRandom| {
+            if site == 7 { Some((Infrastructure, "no such disk")) } else { noise(random) }
         };
         let (after, found) =
-            Simulation::new(seed).run(2_000, &CorrelationPolicy::default(), fate).expect("found");
+            Simulation::new(seed).run(2_000, &CorrelationPolicy::default(), attempt_failure).expect("found");
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].shared_cause, SharedCause::Site("T2_07".to_owned()));
         assert!(found[0].failed < 20 && after < 600, "seed {seed}: after {after}, {found:?}");
@@ -126,9 +127,9 @@ fn only_the_bad_site_is_detected() {
 #[test]
 fn broken_configuration_is_detected_early() {
     for seed in 0..50 {
-        let fate = |_, _: &mut Dice| Some((Permanent, "no such parameter"));
+        let attempt_failure = |_, _: &mut TestRandom| Some((Permanent, "no such parameter"));
         let (after, found) =
-            Simulation::new(seed).run(2_000, &CorrelationPolicy::default(), fate).expect("found");
+            Simulation::new(seed).run(2_000, &CorrelationPolicy::default(), attempt_failure).expect("found");
         assert!(after <= 15, "seed {seed}: after {after}");
         assert!(
             matches!(&found[..], [CorrelatedFinding { shared_cause: SharedCause::Kind(_), .. }]),
@@ -143,8 +144,8 @@ fn later_problem_is_detected_within_the_window() {
     let policy = CorrelationPolicy::default();
     for seed in 0..5 {
         let mut run = Simulation::new(seed);
-        assert_eq!(run.run(10_000, &policy, |_, dice| noise(dice)), None);
-        let broken = |_, _: &mut Dice| Some((Infrastructure, "storage is gone"));
+        assert_eq!(run.run(10_000, &policy, |_, random| noise(random)), None);
+        let broken = |_, _: &mut TestRandom| Some((Infrastructure, "storage is gone"));
         let (after, found) = run.run(10_000, &policy, broken).expect("found");
         assert!(after < 5_000, "seed {seed}: after {after}");
         assert!(
@@ -232,7 +233,7 @@ fn files_bad_everywhere_do_not_count_against_a_site() {
     };
     assert!(site(&tally, BEGUN));
     tally.take_snapshot(policy.window, BEGUN);
-    assert!(!site(&tally, BEGUN.after(policy.window)), "that is long ago");
+    assert!(!site(&tally, BEGUN.plus(policy.window)), "that is long ago");
     tally.add_reports(&at("T2_B", 11).collect::<Vec<_>>(), &ended(&[("T2_A", 10), ("T2_B", 40)]));
     assert!(!site(&tally, BEGUN));
 }

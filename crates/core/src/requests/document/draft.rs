@@ -7,8 +7,7 @@ use serde_json::{Map, Value};
 use std::str::FromStr;
 use windlass_types::LumiMask;
 use windlass_types::requests::{
-    CleanupPolicy, DEFAULT_PRIORITY, GenerationParams, ProductionStep, Request, SplittingAlgo,
-    SplittingParams,
+    CleanupPolicy, DEFAULT_PRIORITY, GenerationParams, PriorityStep, Request, SplittingAlgo, SplittingParams,
 };
 
 /// Every field with its place in the document; the `*_field`s are the names of missing fields in the document.
@@ -364,7 +363,7 @@ impl RequestDraft {
     }
 
     ///
-    fn build_steps(&self, faults: &mut DocumentProblems) -> Vec<ProductionStep> {
+    fn build_steps(&self, faults: &mut DocumentProblems) -> Vec<PriorityStep> {
         let Some(list) = &self.production_steps else { return Vec::new() };
         if !list.value.is_empty() && self.urgent.as_ref().is_some_and(|urgent| urgent.value) {
             let remedy =
@@ -389,10 +388,8 @@ impl RequestDraft {
             }
             (fraction, priority) = (share, step.priority.value);
         }
-        let plain = |step: &StepDraft| ProductionStep {
-            fraction: step.fraction.value,
-            priority: step.priority.value,
-        };
+        let plain =
+            |step: &StepDraft| PriorityStep { fraction: step.fraction.value, priority: step.priority.value };
         list.value.iter().map(plain).collect()
     }
 }

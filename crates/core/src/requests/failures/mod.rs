@@ -20,7 +20,7 @@ mod tests;
 
 pub use recent_window::{RecentFailures, TallySnapshot};
 pub use report::{
-    CategoryErrors, CodeErrors, ErrorReport, FailureRemedy, FileErrors, KindErrors, SiteErrors,
+    CategoryErrors, CodeErrors, ErrorReport, FailureRemedy, FileErrors, SimilarErrors, SiteErrors,
     build_error_report,
 };
 pub use role_counts::RoleCounts;
@@ -83,7 +83,7 @@ pub struct FailureTally {
     /// Failed attempts.
     pub failed: u64,
     /// In the order of first occurrence.
-    pub kinds: Vec<FailureKind>,
+    pub kinds: Vec<SimilarFailures>,
     /// Failed attempts of kinds beyond the maximum.
     pub of_other_kinds: u64,
     pub sites: BTreeMap<String, SiteAttemptCounts>,
@@ -111,7 +111,7 @@ pub struct FailureTally {
 
 /// Failures of one kind: same class and code, and the same message except for numbers and paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FailureKind {
+pub struct SimilarFailures {
     pub class: FailureClass,
     pub code: i32,
     pub signature: String,
@@ -299,7 +299,7 @@ impl FailureTally {
         let has_room = self.kinds.len() < MAX_KINDS;
         match self.kinds.iter_mut().find(|kind| kind.matches_attempt(attempt)) {
             Some(kind) => kind.add_attempt(attempt),
-            None if has_room => self.kinds.push(FailureKind::from_attempt(attempt)),
+            None if has_room => self.kinds.push(SimilarFailures::from_attempt(attempt)),
             None => self.of_other_kinds += 1,
         }
     }
@@ -403,7 +403,7 @@ pub fn is_known_site(site: &str) -> bool {
     !site.is_empty() && !site.eq_ignore_ascii_case(UNKNOWN_SITE)
 }
 
-impl FailureKind {
+impl SimilarFailures {
     fn from_attempt(attempt: &FailedAttemptReport) -> Self {
         let mut kind = Self {
             class: attempt.class,

@@ -1,6 +1,6 @@
 //! Recent failures: the difference between the current tally and an earlier snapshot.
 
-use super::{FailureKind, FailureTally, RoleCounts, SiteAttemptCounts};
+use super::{FailureTally, RoleCounts, SimilarFailures, SiteAttemptCounts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct TallySnapshot {
 pub struct RecentFailures<'t> {
     pub ended: RoleCounts,
     /// Failed attempts of each kind with at least one.
-    pub kinds: Vec<(&'t FailureKind, u64)>,
+    pub kinds: Vec<(&'t SimilarFailures, u64)>,
     pub sites: BTreeMap<&'t str, SiteAttemptCounts>,
 }
 

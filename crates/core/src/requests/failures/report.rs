@@ -1,6 +1,6 @@
 //! The error report of a request, with suggestions for each kind of failure.
 
-use super::{FailureKind, FailureTally, SiteAttemptCounts, is_known_site};
+use super::{FailureTally, SimilarFailures, SiteAttemptCounts, is_known_site};
 use crate::classify::cms_exit_codes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub struct ErrorReport {
     pub bad_files: Vec<FileErrors>,
     /// Number of bad files that are not listed.
     pub more_bad_files: u64,
-    pub kinds: Vec<KindErrors>,
+    pub kinds: Vec<SimilarErrors>,
     /// Failed attempts of kinds that are not listed.
     pub of_other_kinds: u64,
 }
@@ -57,7 +57,7 @@ pub struct FileErrors {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KindErrors {
+pub struct SimilarErrors {
     pub category: FailureClass,
     pub exit_code: i32,
     pub signature: String,
@@ -94,7 +94,7 @@ pub enum FailureRemedy {
 
 /// Builds the report for people.
 pub fn build_error_report(tally: &FailureTally) -> ErrorReport {
-    let mut kinds: Vec<KindErrors> = tally.kinds.iter().map(|kind| kind_errors(tally, kind)).collect();
+    let mut kinds: Vec<SimilarErrors> = tally.kinds.iter().map(|kind| kind_errors(tally, kind)).collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.attempts));
     let mut files = tally.files.clone();
     for (lfn, missing) in &tally.missing {
@@ -118,9 +118,9 @@ pub fn build_error_report(tally: &FailureTally) -> ErrorReport {
     }
 }
 
-fn kind_errors(tally: &FailureTally, kind: &FailureKind) -> KindErrors {
+fn kind_errors(tally: &FailureTally, kind: &SimilarFailures) -> SimilarErrors {
     let remedy = find_remedy(tally, kind);
-    KindErrors {
+    SimilarErrors {
         category: kind.class,
         exit_code: kind.code,
         signature: kind.signature.clone(),
@@ -183,7 +183,7 @@ fn suggest_memory(used_mb: u64) -> u64 {
 }
 
 /// Returns the first remedy that applies.
-fn find_remedy(tally: &FailureTally, kind: &FailureKind) -> Option<FailureRemedy> {
+fn find_remedy(tally: &FailureTally, kind: &SimilarFailures) -> Option<FailureRemedy> {
     match kind.class {
         FailureClass::Memory => kind.memory_mb.map(|used| FailureRemedy::MemoryMb(suggest_memory(used))),
         FailureClass::Timeout => Some(FailureRemedy::MoreTime),
@@ -193,7 +193,11 @@ fn find_remedy(tally: &FailureTally, kind: &FailureKind) -> Option<FailureRemedy
 }
 
 /// Describes in words what an operator can do about failures of a kind.
-fn describe_suggestion(tally: &FailureTally, kind: &FailureKind, remedy: Option<&FailureRemedy>) -> String {
+fn describe_suggestion(
+    tally: &FailureTally,
+    kind: &SimilarFailures,
+    remedy: Option<&FailureRemedy>,
+) -> String {
     match (remedy, kind.class) {
         (Some(FailureRemedy::MemoryMb(enough)), _) => {
             let used = kind.memory_mb.unwrap_or_default();
@@ -212,7 +216,7 @@ fn describe_suggestion(tally: &FailureTally, kind: &FailureKind, remedy: Option<
     }
 }
 
-fn describe_exclusion(kind: &FailureKind) -> String {
+fn describe_exclusion(kind: &SimilarFailures) -> String {
     const SHOWN: usize = 3;
     let files: Vec<&str> = kind.files.iter().take(SHOWN).map(String::as_str).collect();
     let more = kind.files.len().saturating_sub(SHOWN);
@@ -221,7 +225,7 @@ fn describe_exclusion(kind: &FailureKind) -> String {
 }
 
 /// Describes where failures occur if no site is to blame: everywhere, or at some sites.
-fn describe_distribution(tally: &FailureTally, kind: &FailureKind) -> String {
+fn describe_distribution(tally: &FailureTally, kind: &SimilarFailures) -> String {
     let is_everywhere =
         tally.sites.iter().all(|(site, tally)| tally.ended.total() == 0 || kind.sites.contains_key(site));
     let is_most = kind.attempts.saturating_mul(10) > tally.ended_attempts().saturating_mul(9);
@@ -245,7 +249,7 @@ fn describe_distribution(tally: &FailureTally, kind: &FailureKind) -> String {
 /// better.
 fn find_blamed_site<'t>(
     tally: &'t FailureTally,
-    kind: &'t FailureKind,
+    kind: &'t SimilarFailures,
 ) -> Option<(&'t str, &'t SiteAttemptCounts)> {
     const FEW: u64 = 3;
     let (name, here) = kind.sites.iter().max_by_key(|(_, attempts)| **attempts)?;

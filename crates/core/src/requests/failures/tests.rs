@@ -152,7 +152,7 @@ fn old_failures_do_not_count() {
     let mut at = start;
     // Six hours without failures, then everything fails.
     for step in 0..36 {
-        at = start.after(MINUTE * 10 * step);
+        at = start.plus(MINUTE * 10 * step);
         ended_by_now += 100;
         tally.add_reports(&[], &ended(&[("T2_A", ended_by_now)]));
         if tally.is_snapshot_due(window, start, at) {
@@ -163,9 +163,9 @@ fn old_failures_do_not_count() {
     assert!(!tally.is_snapshot_due(window, start, at));
     let failed: Vec<_> = (1..=50).map(|seq| attempt(seq, "T2_A", Permanent)).collect();
     tally.add_reports(&failed, &ended(&[("T2_A", ended_by_now + 50)]));
-    let recent = tally.recent_failures(window, at.after(MINUTE));
+    let recent = tally.recent_failures(window, at.plus(MINUTE));
     assert_eq!((recent.ended.total(), recent.kinds[0].1, recent.sites["T2_A"].failed.total()), (650, 50, 50));
-    let later = tally.recent_failures(window, at.after(window));
+    let later = tally.recent_failures(window, at.plus(window));
     assert_eq!((later.ended.total(), later.kinds[0].1), (50, 50));
 }
 

@@ -5,7 +5,7 @@ use super::{AlertKind, EffectFailure, LifecycleEvent, PlannedRound, RunReport, R
 use crate::requests::change::{BlockChange, RequestChange, RunChange};
 use crate::requests::outputs::{self, StepFailureDecision};
 use crate::requests::rows::{
-    BackendRunRef, OutputStep, OutputStepKind, OutputStepState, RequestProcess, RunEvent,
+    BackendRunRef, OutputStep, OutputStepKind, OutputStepState, RequestProgress, RunEvent,
 };
 use serde_json::json;
 use windlass_types::payload::MergeOutput;
@@ -58,7 +58,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    fn on_imported(&mut self, process: &RequestProcess) {
+    fn on_imported(&mut self, process: &RequestProgress) {
         if self.view.row.status == RequestStatus::Submitted {
             self.push_change(RequestChange::Process(Box::new(process.clone())));
             self.set_status(RequestStatus::Queued, None);
@@ -76,7 +76,7 @@ impl DecisionBuilder<'_> {
                 self.push_change(RequestChange::BlockedReason(trouble.reason.clone()));
             }
             self.is_backing_off = true;
-            self.check_again_at(self.now.after(self.settings.retry_after));
+            self.check_again_at(self.now.plus(self.settings.retry_after));
         } else {
             self.hold_with_reason(trouble.reason.clone());
         }
@@ -258,7 +258,7 @@ impl DecisionBuilder<'_> {
             // Its outputs are no longer wanted.
             return true;
         }
-        self.check_again_at(self.now.after(self.settings.retry_after));
+        self.check_again_at(self.now.plus(self.settings.retry_after));
         if news.state == RunState::Over && matches!(status, RequestStatus::Active | RequestStatus::Stopping) {
             self.hold_with_reason(reason);
         }

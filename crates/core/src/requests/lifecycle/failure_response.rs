@@ -103,10 +103,10 @@ impl DecisionBuilder<'_> {
         self.push_alert(AlertKind::CorrelatedFailures, text.clone());
         match what {
             SharedCause::Site(site) => {
-                let accused = BanCandidate { site: site.clone(), blamed: *failed, ended: *ended };
-                let judged = self.decide_bans(vec![accused]);
-                let stays_open = !judged.refused.is_empty() || !self.settings.failure_response.bans.enabled;
-                self.apply_bans(judged);
+                let candidate_sites = BanCandidate { site: site.clone(), blamed: *failed, ended: *ended };
+                let decision = self.decide_bans(vec![candidate_sites]);
+                let stays_open = !decision.refused.is_empty() || !self.settings.failure_response.bans.enabled;
+                self.apply_bans(decision);
                 if stays_open {
                     self.pause_or_hold(text);
                 }
@@ -115,18 +115,18 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    pub(super) fn decide_bans(&self, accused: Vec<BanCandidate>) -> BanDecision {
+    pub(super) fn decide_bans(&self, candidate_sites: Vec<BanCandidate>) -> BanDecision {
         let policy = &self.settings.failure_response.bans;
         if !policy.enabled {
             return BanDecision::default();
         }
         let request = &self.view.row.request.request_name;
-        bans::decide_bans(accused, request, self.inputs.unit_sites, policy, self.now)
+        bans::decide_bans(candidate_sites, request, self.inputs.unit_sites, policy, self.now)
     }
 
-    fn apply_bans(&mut self, judged: BanDecision) {
-        let is_any = !judged.bans.is_empty();
-        for ban in judged.bans {
+    fn apply_bans(&mut self, decision: BanDecision) {
+        let is_any = !decision.bans.is_empty();
+        for ban in decision.bans {
             let until = ban.expires_at;
             self.push_alert(
                 AlertKind::SiteBanned,
@@ -134,7 +134,7 @@ impl DecisionBuilder<'_> {
             );
             self.push_change(RequestChange::Ban(Box::new(ban)));
         }
-        for (_, why) in judged.refused {
+        for (_, why) in decision.refused {
             self.push_alert(AlertKind::BanRefused, why);
         }
         // Units that have not landed yet land elsewhere.
@@ -149,9 +149,10 @@ impl DecisionBuilder<'_> {
 
     /// The run is over: bans the sites where too much failed for the following runs.
     pub(super) fn ban_sites(&mut self) {
-        let accused = bans::find_failing_sites(&self.view.failures, &self.settings.failure_response.bans);
-        let judged = self.decide_bans(accused);
-        self.apply_bans(judged);
+        let candidate_sites =
+            bans::find_failing_sites(&self.view.failures, &self.settings.failure_response.bans);
+        let decision = self.decide_bans(candidate_sites);
+        self.apply_bans(decision);
     }
 
     /// Otherwise all attempts of all nodes would be used up.
@@ -188,7 +189,7 @@ impl DecisionBuilder<'_> {
             }
             return;
         };
-        let until = since.after(self.settings.failure_response.correlated.hold_after);
+        let until = since.plus(self.settings.failure_response.correlated.hold_after);
         if self.now >= until {
             let kinds = self.view.failures.kinds.iter().max_by_key(|kind| kind.attempts);
             let worst = kinds.map_or_else(String::new, |kind| format!(": {}", kind.message));

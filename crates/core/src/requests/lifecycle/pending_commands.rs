@@ -135,7 +135,7 @@ impl DecisionBuilder<'_> {
     fn stop_run_before_end(&mut self, reason: String, lost: bool) {
         if lost {
             // Polling shows whether the backend answers.
-            self.check_again_at(self.now.after(self.settings.retry_after));
+            self.check_again_at(self.now.plus(self.settings.retry_after));
         }
         if self.view.row.status != RequestStatus::Stopping {
             self.start_stop(reason);
@@ -149,7 +149,7 @@ impl DecisionBuilder<'_> {
 
     pub(super) fn on_manifest_failed(&mut self, reason: &str) {
         self.is_backing_off = true;
-        self.check_again_at(self.now.after(self.settings.retry_after));
+        self.check_again_at(self.now.plus(self.settings.retry_after));
         if self.view.row.alerted_at.is_none() {
             let text = format!("the list of its outputs could not be written: {reason}");
             self.push_alert(AlertKind::ManifestFailed, text);

@@ -2,7 +2,7 @@
 
 use super::EffectFailure;
 use crate::requests::rows::{
-    BackendRunRef, BlockRow, NodeCounts, RequestProcess, RequestRunCause, RunRow, RunTotals,
+    BackendRunRef, BlockRow, NodeCounts, RequestProgress, RequestRunCause, RunRow, RunTotals,
 };
 use crate::round_plan::{PlanBlock, PlanProblem, PlanProblemCause, RoundPlan};
 use windlass_types::Timestamp;
@@ -14,7 +14,7 @@ pub struct PlannedRound {
     pub run: RunRow,
     pub blocks: Vec<BlockRow>,
     /// With the numbers where the next round begins.
-    pub process: RequestProcess,
+    pub process: RequestProgress,
 }
 
 /// The first run of a round: name, location, size.
@@ -29,7 +29,7 @@ pub struct PlannedRun {
 impl PlannedRound {
     /// `name_block` generates the UUID of each block.
     pub fn new(
-        process: &RequestProcess,
+        process: &RequestProgress,
         round: u32,
         plan: &RoundPlan,
         place: PlannedRun,
@@ -79,7 +79,7 @@ impl PlannedRound {
                 submitted_at: None,
                 completed_at: None,
             },
-            process: RequestProcess {
+            process: RequestProgress {
                 next_first_event: plan.next.first_event,
                 next_first_lumi: plan.next.first_lumi,
                 next_block: plan.next.first_block,

@@ -371,12 +371,12 @@ fn lost_backend_is_not_awaited() {
 
     // Whether this one was submitted is unknown and cannot be found out.
     let stopping = losing(with_run(S::Stopping, R::Ready), RequestCommandKind::Abort);
-    let deaf = LifecycleEvent::StopFailed {
+    let stop_failed = LifecycleEvent::StopFailed {
         run: "run-0".into(),
         failure: EffectFailure { reason: "timeout".into(), is_retryable: true },
     };
     assert_eq!(way(&heard(&stopping, &[])), []);
-    assert_eq!(way(&heard(&stopping, &[deaf])), [S::Aborted]);
+    assert_eq!(way(&heard(&stopping, &[stop_failed])), [S::Aborted]);
 }
 
 /// reported long before the run counts as stuck, once for each silence.
@@ -395,9 +395,9 @@ fn unresponsive_backend_is_reported() {
     };
     let decide_at =
         |view: &RequestView, now| decide_request(view, &situation, &LifecycleSettings::default(), now);
-    let soon = decide_at(&silent, LATER.after(Duration::from_mins(30)));
-    assert_eq!((soon.alerts.len(), soon.next_check), (0, Some(LATER.after(Duration::from_hours(1)))));
-    let now = LATER.after(Duration::from_hours(2));
+    let soon = decide_at(&silent, LATER.plus(Duration::from_mins(30)));
+    assert_eq!((soon.alerts.len(), soon.next_check), (0, Some(LATER.plus(Duration::from_hours(1)))));
+    let now = LATER.plus(Duration::from_hours(2));
     let told = decide_at(&silent, now);
     let kinds: Vec<_> = told.alerts.iter().map(|alert| alert.kind.name()).collect();
     assert_eq!((kinds, way(&told)), (vec!["schedd_unreachable"], vec![]));
@@ -414,7 +414,7 @@ fn unresponsive_backend_is_reported() {
     assert!(message.contains("its files cannot be read: stale; if it is lost"), "{message}");
     let mut known = silent;
     told.changes.iter().for_each(|change| known.apply_change(change, now));
-    assert_eq!(decide_at(&known, now.after(Duration::from_hours(2))).alerts, []);
+    assert_eq!(decide_at(&known, now.plus(Duration::from_hours(2))).alerts, []);
     let heard_again = after(&known, &heard(&known, &[says(RunState::Running, 0, 0, &[])]));
     assert_eq!(heard_again.run.unwrap().silent, None);
 }
@@ -454,7 +454,7 @@ fn rescue_delay_doubles() {
         let decision = decided(&view, &[nearly_done()], LATER);
         assert_eq!(way(&decision), [S::Partial, S::Resubmitting]);
         let view = after(&view, &decision);
-        let due = LATER.after(Duration::from_secs(seconds));
+        let due = LATER.plus(Duration::from_secs(seconds));
         assert_eq!(decision.next_check, Some(due));
         assert_eq!(way(&decided(&view, &[], Timestamp(due.0 - 1))), []);
         assert_eq!(way(&decided(&view, &[], due)), [S::Queued]);

@@ -52,10 +52,12 @@ impl DecisionBuilder<'_> {
         if !self.settings.failure_response.bans.enabled {
             return None;
         }
-        let accused = bans::find_failing_sites(&self.view.failures, &self.settings.failure_response.bans);
-        let refused = self.decide_bans(accused.clone()).refused;
+        let ban_candidates =
+            bans::find_failing_sites(&self.view.failures, &self.settings.failure_response.bans);
+        let refused = self.decide_bans(ban_candidates.clone()).refused;
         let is_closed = |site: &String| {
-            accused.iter().any(|one| one.site == *site) && !refused.iter().any(|(kept, _)| kept == site)
+            ban_candidates.iter().any(|one| one.site == *site)
+                && !refused.iter().any(|(kept, _)| kept == site)
         };
         let lasting = || self.view.failures.kinds.iter().filter(|kind| kind.for_good > 0);
         let sites: BTreeSet<&String> = lasting().flat_map(|kind| kind.sites.keys()).collect();
@@ -176,7 +178,7 @@ impl DecisionBuilder<'_> {
         }
         if trouble.is_retryable {
             self.is_backing_off = true;
-            return self.check_again_at(self.now.after(self.settings.retry_after));
+            return self.check_again_at(self.now.plus(self.settings.retry_after));
         }
         let reason = format!("the progress of round {round} could not be recorded: {}", trouble.reason);
         match self.view.row.status {

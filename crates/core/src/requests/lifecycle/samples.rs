@@ -2,7 +2,7 @@
 
 use crate::requests::RequestView;
 use crate::requests::rows::{
-    BackendRunRef, BlockRow, NodeCounts, RequestFileCounts, RequestOverrides, RequestProcess, RequestRow,
+    BackendRunRef, BlockRow, NodeCounts, RequestFileCounts, RequestOverrides, RequestProgress, RequestRow,
     RequestRunCause, RoundExtent, RunRow, RunTotals,
 };
 use std::collections::BTreeMap;
@@ -74,8 +74,8 @@ pub(crate) fn view() -> RequestView {
     }
 }
 
-pub(crate) fn process() -> RequestProcess {
-    RequestProcess {
+pub(crate) fn process() -> RequestProgress {
+    RequestProgress {
         uuid: "process".into(),
         request_name: "ana_test_v1".into(),
         round: 0,

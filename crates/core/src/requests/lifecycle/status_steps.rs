@@ -41,7 +41,7 @@ impl DecisionBuilder<'_> {
         let longest = self.settings.timeouts.get(&RequestStatus::Resubmitting).map(|timeout| *timeout / 2);
         let (since, delay) = (self.view.row.since, longest.map_or(pause, |longest| pause.min(longest)));
         if !self.now.is_delay_over(since, delay) {
-            return self.check_again_at(since.after(delay));
+            return self.check_again_at(since.plus(delay));
         }
         self.set_status(RequestStatus::Queued, None);
         self.check_again_at(self.now);
@@ -297,7 +297,7 @@ impl DecisionBuilder<'_> {
         let timeout = *self.settings.timeouts.get(&status)?;
         let since =
             self.view.row.alerted_at.map_or(self.view.row.since, |told| told.max(self.view.row.since));
-        let due = since.after(timeout);
+        let due = since.plus(timeout);
         if self.now < due {
             self.check_again_at(due);
             return None;
@@ -311,7 +311,7 @@ impl DecisionBuilder<'_> {
         let text = format!("has been {status} since {}", self.view.row.since);
         self.push_alert(kind, text);
         self.push_change(RequestChange::SetAlertedAt(Some(self.now)));
-        self.check_again_at(self.now.after(timeout));
+        self.check_again_at(self.now.plus(timeout));
         let ours = matches!(
             status,
             RequestStatus::Submitted
@@ -327,7 +327,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn alert_if_unresponsive(&mut self) {
         let Some(run) = self.view.run.as_ref().filter(|run| run.status.is_active()) else { return };
         let Some(since) = run.silent else { return };
-        let due = since.after(self.settings.unresponsive_after);
+        let due = since.plus(self.settings.unresponsive_after);
         if self.now < due {
             return self.check_again_at(due);
         }

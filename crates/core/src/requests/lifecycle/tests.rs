@@ -8,7 +8,7 @@ use crate::requests::rows::{
 };
 use windlass_types::payload::{MergeCounts, MergedFile};
 use windlass_types::requests::{
-    CleanupPolicy, ProcessingBlockStatus, ProductionStep, RequestRunStatus as R, RequestStatus as S,
+    CleanupPolicy, PriorityStep, ProcessingBlockStatus, RequestRunStatus as R, RequestStatus as S,
 };
 use windlass_types::{RunId, WorkflowId};
 
@@ -253,7 +253,7 @@ fn unit_with_unknown_outputs_is_read_again() {
 /// also several steps at once, and a lowered priority stays low.
 #[test]
 fn production_step_stops_the_run_and_lowers_priority() {
-    let step = |fraction, priority| ProductionStep { fraction, priority };
+    let step = |fraction, priority| PriorityStep { fraction, priority };
     let steps = vec![step(0.1, 80_000), step(0.5, 50_000), step(0.9, 10_000)];
     // units completed, priority before → priority after, steps left
     for (completed, priority, then, left) in
@@ -529,7 +529,7 @@ fn timeout_alert_contains_the_reason() {
         &view,
         &situation(&[]),
         &LifecycleSettings::default(),
-        START.after(Duration::from_hours(2)),
+        START.plus(Duration::from_hours(2)),
     );
     let reason = later.changes.iter().find_map(|change| match change {
         RequestChange::Status { to: S::Held, reason, .. } => reason.as_deref(),
@@ -541,7 +541,7 @@ fn timeout_alert_contains_the_reason() {
 /// N-2, DESIGN 6.2, 6.3: reported once per timeout, and processed anyway.
 #[test]
 fn stuck_request_is_reported_and_continues() {
-    let hours = |n: u64| START.after(Duration::from_secs(n * 3600));
+    let hours = |n: u64| START.plus(Duration::from_secs(n * 3600));
     let unreachable = || says(RunState::Unknown, 0, 0, &[]);
     let table = vec![
         (at(S::Submitted), vec![], 2, "stuck_in_submitted", vec![S::Held]),
@@ -574,7 +574,7 @@ fn stuck_request_is_reported_and_continues() {
                 &next,
                 &situation,
                 &LifecycleSettings::default(),
-                hours(passed + 1).after(Duration::ZERO),
+                hours(passed + 1).plus(Duration::ZERO),
             );
             let repeats = again.alerts.len();
             assert_eq!(repeats, usize::from(status == S::Stopping), "{status}: once per timeout");

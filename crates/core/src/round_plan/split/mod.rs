@@ -20,7 +20,7 @@ pub(super) use generation::generate_jobs;
 use super::file_selection::SelectedFile;
 use super::input::PlanInput;
 use super::parameters::{PlanParameters, SplitLimits};
-use super::plan_tables::{FileSlice, GeneratedRange, LumiRange, NodeWork, SlicePart};
+use super::plan_tables::{FileSlice, GeneratedRange, LumiRange, PlanJobWork, SlicePart};
 use super::problems::{PlanProblem, PlanProblems};
 use super::site_sets::{SiteSetId, SiteSets};
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(super) struct PlanDraft {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DraftJob {
-    pub(super) work: NodeWork,
+    pub(super) work: PlanJobWork,
     pub(super) events: u64,
     pub(super) sites: SiteSetId,
     pub(super) input_bytes: u64,
@@ -48,7 +48,7 @@ pub(super) struct DraftJob {
 impl PlanDraft {
     pub(super) fn push_generated(&mut self, made: GeneratedRange, sites: SiteSetId) {
         let events = made.last_event - made.first_event + 1;
-        let work = NodeWork::Generate(made);
+        let work = PlanJobWork::Generate(made);
         self.jobs.push(DraftJob { work, events, sites, input_bytes: 0, attempted: false });
     }
 
@@ -70,7 +70,7 @@ impl PlanDraft {
                 input_bytes = input_bytes.saturating_add(files[slice.file as usize].file.size);
             }
         }
-        let work = NodeWork::Read { from: from as u32, to: self.slices.len() as u32 };
+        let work = PlanJobWork::Read { from: from as u32, to: self.slices.len() as u32 };
         self.jobs.push(DraftJob { work, events, sites, input_bytes, attempted });
     }
 

@@ -11,8 +11,8 @@ fn mask(ranges: &[(u64, &[(u64, u64)])]) -> LumiMask {
 }
 
 /// The jobs without the lines about units.
-fn jobs(world: &World) -> Vec<String> {
-    let text = sketch(&world.plan());
+fn jobs(fixture: &Fixture) -> Vec<String> {
+    let text = sketch(&fixture.plan());
     text.lines().filter(|line| !line.starts_with('=')).map(str::to_owned).collect()
 }
 
@@ -26,14 +26,14 @@ fn files_are_grouped_by_location() {
         plain("/1", &["A", "B"], 1),
         plain("/6", &["C"], 1),
     ];
-    let mut world = World::new(SplittingAlgo::FileBased, files);
-    world.params().files_per_job = Some(2);
-    assert_eq!(jobs(&world), ["/2 /4 @A", "/1 /3 @B", "/5 @B", "/6 @C"]);
-    world.request.site_blacklist = vec!["B".into()];
-    world.files.retain(|file| file.replicas.keys().any(|site| site != "B"));
-    assert_eq!(jobs(&world), ["/1 /2 @A", "/4 @A", "/6 @C"]);
-    world.request.trust_sitelists = true;
-    assert_eq!(jobs(&world), ["/1 /2 @A,C", "/4 /6 @A,C"]);
+    let mut fixture = Fixture::new(SplittingAlgo::FileBased, files);
+    fixture.params().files_per_job = Some(2);
+    assert_eq!(jobs(&fixture), ["/2 /4 @A", "/1 /3 @B", "/5 @B", "/6 @C"]);
+    fixture.request.site_blacklist = vec!["B".into()];
+    fixture.files.retain(|file| file.replicas.keys().any(|site| site != "B"));
+    assert_eq!(jobs(&fixture), ["/1 /2 @A", "/4 @A", "/6 @C"]);
+    fixture.request.trust_sitelists = true;
+    assert_eq!(jobs(&fixture), ["/1 /2 @A,C", "/4 /6 @A,C"]);
 }
 
 #[test]
@@ -43,34 +43,34 @@ fn large_runs_get_their_own_jobs() {
     files.extend([of_run("/b", 2), of_run("/c", 3)]);
     files.extend((0..2).map(|n| of_run(&format!("/d{n}"), 4)));
     files.push(of_run("/e", 5));
-    let mut world = World::new(SplittingAlgo::FileBased, files);
-    world.params().files_per_job = Some(2);
+    let mut fixture = Fixture::new(SplittingAlgo::FileBased, files);
+    fixture.params().files_per_job = Some(2);
     let expected = ["/a0 /a1 @A,B", "/a2 /a3 @A,B", "/a4 @A,B", "/b /c @A,B", "/d0 /d1 @A,B", "/e @A,B"];
-    assert_eq!(jobs(&world), expected);
+    assert_eq!(jobs(&fixture), expected);
 }
 
 #[test]
 fn event_windows_continue_in_the_next_file() {
     let files = vec![plain("/a", AB, 5), plain("/b", AB, 12), plain("/none", AB, 0), plain("/z", AB, 3)];
-    let mut world = World::new(SplittingAlgo::EventBased, files);
-    world.params().events_per_job = Some(8);
-    assert_eq!(jobs(&world), ["/a[1-5] /b[1-3] @A,B", "/b[4-11] @A,B", "/b[12-12] /z[1-3] @A,B"]);
-    assert_eq!(world.plan().left_out.nothing_to_do, ["/none"]);
+    let mut fixture = Fixture::new(SplittingAlgo::EventBased, files);
+    fixture.params().events_per_job = Some(8);
+    assert_eq!(jobs(&fixture), ["/a[1-5] /b[1-3] @A,B", "/b[4-11] @A,B", "/b[12-12] /z[1-3] @A,B"]);
+    assert_eq!(fixture.plan().left_out.nothing_to_do, ["/none"]);
 }
 
 #[test]
 fn event_windows_skip_masked_lumis() {
     let lumis = [(1, 1, 4), (1, 2, 3), (1, 3, 0), (1, 4, 2), (2, 1, 5)];
-    let mut world = World::new(SplittingAlgo::EventBased, vec![file("/a", AB, &lumis)]);
-    world.params().events_per_job = Some(4);
-    world.params().lumi_mask = Some(mask(&[(1, &[(2, 4)]), (2, &[(1, 9)])]));
+    let mut fixture = Fixture::new(SplittingAlgo::EventBased, vec![file("/a", AB, &lumis)]);
+    fixture.params().events_per_job = Some(4);
+    fixture.params().lumi_mask = Some(mask(&[(1, &[(2, 4)]), (2, &[(1, 9)])]));
     // Positions 5 to 14: lumi 1 of run 1 is not selected.
-    assert_eq!(jobs(&world), ["/a[5-8] @A,B", "/a[9-12] @A,B", "/a[13-14] @A,B"]);
-    world.params().lumi_mask = Some(mask(&[(1, &[(1, 1), (4, 4)]), (2, &[(1, 1)])]));
-    world.params().run_blacklist = vec![2];
-    assert_eq!(jobs(&world), ["/a[1-4] @A,B", "/a[8-9] @A,B"]);
-    world.params().events_per_job = Some(5);
-    assert_eq!(jobs(&world), ["/a[1-4] /a[8-8] @A,B", "/a[9-9] @A,B"]);
+    assert_eq!(jobs(&fixture), ["/a[5-8] @A,B", "/a[9-12] @A,B", "/a[13-14] @A,B"]);
+    fixture.params().lumi_mask = Some(mask(&[(1, &[(1, 1), (4, 4)]), (2, &[(1, 1)])]));
+    fixture.params().run_blacklist = vec![2];
+    assert_eq!(jobs(&fixture), ["/a[1-4] @A,B", "/a[8-9] @A,B"]);
+    fixture.params().events_per_job = Some(5);
+    assert_eq!(jobs(&fixture), ["/a[1-4] /a[8-8] @A,B", "/a[9-9] @A,B"]);
 }
 
 #[test]
@@ -79,12 +79,12 @@ fn lumi_in_several_files_is_one_job() {
         file("/a", AB, &[(1, 1, 2), (1, 2, 2), (1, 3, 2)]),
         file("/b", &["B", "C"], &[(1, 3, 4), (1, 4, 1)]),
     ];
-    let mut world = World::new(SplittingAlgo::LumiBased, files);
-    world.params().lumis_per_job = Some(2);
+    let mut fixture = Fixture::new(SplittingAlgo::LumiBased, files);
+    fixture.params().lumis_per_job = Some(2);
     // Lumi 3 is at B only.
-    assert_eq!(jobs(&world), ["/a{1:1-2} @A,B", "/a{1:3-3} /b{1:3-4} @B"]);
-    world.params().halt_job_on_file_boundaries = true;
-    assert_eq!(jobs(&world), ["/a{1:1-2} @A,B", "/a{1:3-3} /b{1:3-3} @B", "/b{1:4-4} @B,C"]);
+    assert_eq!(jobs(&fixture), ["/a{1:1-2} @A,B", "/a{1:3-3} /b{1:3-4} @B"]);
+    fixture.params().halt_job_on_file_boundaries = true;
+    assert_eq!(jobs(&fixture), ["/a{1:1-2} @A,B", "/a{1:3-3} /b{1:3-3} @B", "/b{1:4-4} @B,C"]);
 }
 
 #[test]
@@ -100,10 +100,10 @@ fn jobs_approach_the_event_target_by_whole_lumis() {
     ];
     for (lumis, target, time, expected) in cases {
         let lumis: Vec<_> = lumis.iter().zip(1..).map(|(&events, lumi)| (1, lumi, events)).collect();
-        let mut world = World::new(SplittingAlgo::EventAwareLumiBased, vec![file("/a", AB, &lumis)]);
-        world.params().events_per_job = Some(target);
-        world.params().time_per_job = time;
-        let events: Vec<u64> = world.plan().nodes().map(|node| node.events()).collect();
+        let mut fixture = Fixture::new(SplittingAlgo::EventAwareLumiBased, vec![file("/a", AB, &lumis)]);
+        fixture.params().events_per_job = Some(target);
+        fixture.params().time_per_job = time;
+        let events: Vec<u64> = fixture.plan().nodes().map(|node| node.events()).collect();
         assert_eq!(events, expected, "{lumis:?} towards {target} within {time:?}");
     }
 }
@@ -115,21 +115,21 @@ fn unknown_events_of_lumis_are_spread_evenly() {
     for lumi in one.lumis.iter_mut().filter(|lumi| lumi.events == Some(0)) {
         lumi.events = None;
     }
-    let mut world = World::new(SplittingAlgo::EventAwareLumiBased, vec![one]);
-    world.params().events_per_job = Some(1);
-    let events: Vec<u64> = world.plan().nodes().map(|node| node.events()).collect();
+    let mut fixture = Fixture::new(SplittingAlgo::EventAwareLumiBased, vec![one]);
+    fixture.params().events_per_job = Some(1);
+    let events: Vec<u64> = fixture.plan().nodes().map(|node| node.events()).collect();
     assert_eq!(events, [3, 4, 3, 4]);
 }
 
 #[test]
 fn units_are_filled_to_the_merged_file_size() {
     let files = (0..7).map(|n| plain(&format!("/{n}"), if n < 5 { &["A"] } else { &["B"] }, 10)).collect();
-    let mut world = World::new(SplittingAlgo::FileBased, files);
-    world.params().files_per_job = Some(1);
-    world.params().target_merged_size_kb = Some(25);
-    world.params().target_block_size_kb = Some(20);
-    world.start.first_block = 3;
-    let plan = world.plan();
+    let mut fixture = Fixture::new(SplittingAlgo::FileBased, files);
+    fixture.params().files_per_job = Some(1);
+    fixture.params().target_merged_size_kb = Some(25);
+    fixture.params().target_block_size_kb = Some(20);
+    fixture.start.first_block = 3;
+    let plan = fixture.plan();
     let units: Vec<_> = plan.units().map(|unit| (unit.len(), unit.output_kb(), unit.edges())).collect();
     // No node runs both at A and at B.
     assert_eq!(units, [(2, 20, 5), (2, 20, 5), (1, 10, 3), (2, 20, 5)]);
@@ -146,35 +146,35 @@ fn units_are_filled_to_the_merged_file_size() {
 #[test]
 fn round_takes_whole_files() {
     let files = vec![plain("/a", AB, 10), plain("/b", AB, 10), plain("/c", AB, 10)];
-    let mut world = World::new(SplittingAlgo::EventBased, files);
-    world.params().events_per_job = Some(6);
-    world.params().target_merged_size_kb = Some(6);
-    world.max_units = Some(2);
+    let mut fixture = Fixture::new(SplittingAlgo::EventBased, files);
+    fixture.params().events_per_job = Some(6);
+    fixture.params().target_merged_size_kb = Some(6);
+    fixture.max_units = Some(2);
     // Two units of 6 events have /a and a part of /b, which is left to later.
-    assert_eq!(jobs(&world), ["/a[1-6] @A,B", "/a[7-10] @A,B"]);
-    assert_eq!(world.plan().left_out.later, 2);
-    (world.max_units, world.max_jobs) = (None, Some(2));
-    assert_eq!((world.plan().files.len(), world.plan().left_out.later), (1, 2));
+    assert_eq!(jobs(&fixture), ["/a[1-6] @A,B", "/a[7-10] @A,B"]);
+    assert_eq!(fixture.plan().left_out.later, 2);
+    (fixture.max_units, fixture.max_jobs) = (None, Some(2));
+    assert_eq!((fixture.plan().files.len(), fixture.plan().left_out.later), (1, 2));
     // A production step after the first two files.
-    (world.max_jobs, world.until_step) = (None, Some(2));
-    assert_eq!((world.plan().files.len(), world.plan().left_out.later), (2, 1));
-    world.until_step = Some(9);
-    assert_eq!(world.plan().files.len(), 3);
-    world.until_step = None;
-    (world.max_units, world.max_jobs) = (Some(4), None);
-    assert_eq!(world.plan().files.len(), 2);
+    (fixture.max_jobs, fixture.until_step) = (None, Some(2));
+    assert_eq!((fixture.plan().files.len(), fixture.plan().left_out.later), (2, 1));
+    fixture.until_step = Some(9);
+    assert_eq!(fixture.plan().files.len(), 3);
+    fixture.until_step = None;
+    (fixture.max_units, fixture.max_jobs) = (Some(4), None);
+    assert_eq!(fixture.plan().files.len(), 2);
     // A file with more units than a round has is planned anyway.
-    world.max_units = Some(1);
-    assert_eq!((world.plan().files.len(), world.plan().units().len()), (1, 2));
+    fixture.max_units = Some(1);
+    assert_eq!((fixture.plan().files.len(), fixture.plan().units().len()), (1, 2));
 }
 
 #[test]
 fn attempted_files_come_last_in_separate_units() {
     let files = ["/a", "/b", "/c", "/d"].map(|lfn| plain(lfn, AB, 1)).to_vec();
-    let mut world = World::new(SplittingAlgo::FileBased, files);
-    world.attempted = ["/a".to_owned(), "/c".to_owned()].into();
-    assert_eq!(jobs(&world), ["/b /d @A,B", "/a /c @A,B"]);
-    assert_eq!(world.plan().units().len(), 2);
+    let mut fixture = Fixture::new(SplittingAlgo::FileBased, files);
+    fixture.attempted = ["/a".to_owned(), "/c".to_owned()].into();
+    assert_eq!(jobs(&fixture), ["/b /d @A,B", "/a /c @A,B"]);
+    assert_eq!(fixture.plan().units().len(), 2);
 }
 
 #[test]
@@ -192,15 +192,15 @@ fn memory_stays_within_the_window() {
         (2000, 1, Some(f64::NAN), (2000, false)),
     ];
     for (memory_mb, multicore, measured, expected) in cases {
-        let mut world = World::new(SplittingAlgo::FileBased, vec![plain("/a", AB, 1)]);
-        world.request.memory_mb = memory_mb;
-        world.request.multicore = multicore;
-        world.metrics = measured.map(|rss_mb| {
+        let mut fixture = Fixture::new(SplittingAlgo::FileBased, vec![plain("/a", AB, 1)]);
+        fixture.request.memory_mb = memory_mb;
+        fixture.request.multicore = multicore;
+        fixture.metrics = measured.map(|rss_mb| {
             let step = |rss_mb| StepTuning { rss_mb, ..StepTuning::default() };
             let steps = [("one".to_owned(), step(rss_mb)), ("two".to_owned(), step(rss_mb / 2.0))];
             StepProfile { round: 1, jobs_sampled: 5, steps: steps.into() }.into()
         });
-        let PlanResources { memory_mb: found, is_memory_capped, cores, .. } = world.plan().resources;
+        let PlanResources { memory_mb: found, is_memory_capped, cores, .. } = fixture.plan().resources;
         assert_eq!((found, is_memory_capped), expected, "{memory_mb} MB, {multicore} cores, {measured:?}");
         assert_eq!(cores, multicore);
     }
@@ -208,20 +208,20 @@ fn memory_stays_within_the_window() {
 
 #[test]
 fn time_and_disk_are_estimated() {
-    let mut world = World::new(SplittingAlgo::FileBased, vec![plain("/a", AB, 4_000_000)]);
-    let estimates = |world: &World| {
-        let plan = world.plan();
+    let mut fixture = Fixture::new(SplittingAlgo::FileBased, vec![plain("/a", AB, 4_000_000)]);
+    let estimates = |fixture: &Fixture| {
+        let plan = fixture.plan();
         let node = plan.nodes().next().unwrap();
         (node.time_sec(), node.disk_kb())
     };
-    world.request.time_per_event_sec = 0.5;
-    assert_eq!(estimates(&world), (2_000_000, 8_000_000));
-    world.request.size_per_event_kb = 10.0;
-    assert_eq!(estimates(&world), (2_000_000, 80_000_000));
+    fixture.request.time_per_event_sec = 0.5;
+    assert_eq!(estimates(&fixture), (2_000_000, 8_000_000));
+    fixture.request.size_per_event_kb = 10.0;
+    assert_eq!(estimates(&fixture), (2_000_000, 80_000_000));
     let tuning = StepTuning { wall_sec_per_event: 0.1, ..StepTuning::default() };
     let steps = [("one".to_owned(), tuning), ("two".to_owned(), tuning)];
-    world.metrics = Some(StepProfile { round: 1, jobs_sampled: 5, steps: steps.into() }.into());
-    assert_eq!(estimates(&world).0, 800_000);
-    world.files = vec![plain("/a", AB, 3)];
-    assert_eq!(estimates(&world), (300, 1_000_000));
+    fixture.metrics = Some(StepProfile { round: 1, jobs_sampled: 5, steps: steps.into() }.into());
+    assert_eq!(estimates(&fixture).0, 800_000);
+    fixture.files = vec![plain("/a", AB, 3)];
+    assert_eq!(estimates(&fixture), (300, 1_000_000));
 }

@@ -10,7 +10,7 @@ const AWARE: SplittingAlgo = SplittingAlgo::EventAwareLumiBased;
 
 struct Case {
     algo: SplittingAlgo,
-    change: fn(&mut World),
+    change: fn(&mut Fixture),
     at: &'static str,
     what: &'static str,
     remedy: &'static str,
@@ -18,7 +18,7 @@ struct Case {
 
 fn case(
     algo: SplittingAlgo,
-    change: fn(&mut World),
+    change: fn(&mut Fixture),
     at: &'static str,
     what: &'static str,
     remedy: &'static str,
@@ -26,9 +26,9 @@ fn case(
     Case { algo, change, at, what, remedy }
 }
 
-fn generating(world: &mut World) -> &mut GenerationParams {
-    world.request.input_dataset = None;
-    world.files.clear();
+fn generating(fixture: &mut Fixture) -> &mut GenerationParams {
+    fixture.request.input_dataset = None;
+    fixture.files.clear();
     let made = GenerationParams {
         events: 10,
         first_event: 1,
@@ -36,7 +36,7 @@ fn generating(world: &mut World) -> &mut GenerationParams {
         events_per_lumi: 5,
         filter_efficiency: 1.0,
     };
-    world.request.generation.insert(made)
+    fixture.request.generation.insert(made)
 }
 
 #[test]
@@ -259,10 +259,10 @@ fn each_fault_has_a_place_and_a_remedy() {
             file("/a", &["A", "B"], &[(1, 1, 5), (1, 2, 6)]),
             file("/b", &["B"], &[(1, 5, 5), (2, 1, 5)]),
         ];
-        let mut world = World::new(algo, files);
-        assert!(world.try_plan().is_ok());
-        change(&mut world);
-        let faults = world.try_plan().unwrap_err();
+        let mut fixture = Fixture::new(algo, files);
+        assert!(fixture.try_plan().is_ok());
+        change(&mut fixture);
+        let faults = fixture.try_plan().unwrap_err();
         let fits = |fault: &PlanProblem| {
             fault.at == at && fault.what.contains(what) && fault.remedy.contains(remedy)
         };
@@ -272,19 +272,19 @@ fn each_fault_has_a_place_and_a_remedy() {
 
 #[test]
 fn all_faults_are_reported_together() {
-    let mut world = World::new(FILES, vec![plain("/a", &["A"], 1)]);
-    world.request.memory_mb = 99_999;
-    world.request.output_datasets.clear();
-    world.params().files_per_job = Some(0);
-    world.sites.clear();
-    let at: Vec<String> = world.try_plan().unwrap_err().into_iter().map(|fault| fault.at).collect();
+    let mut fixture = Fixture::new(FILES, vec![plain("/a", &["A"], 1)]);
+    fixture.request.memory_mb = 99_999;
+    fixture.request.output_datasets.clear();
+    fixture.params().files_per_job = Some(0);
+    fixture.sites.clear();
+    let at: Vec<String> = fixture.try_plan().unwrap_err().into_iter().map(|fault| fault.at).collect();
     assert_eq!(at, ["output_datasets", "memory_mb", "splitting_params.files_per_job", "sites"]);
 }
 
 #[test]
 fn many_bad_files_are_summarized() {
     let files = (0..50).map(|n| plain(&format!("/{n:02}"), &["X"], 1)).collect();
-    let faults = World::new(FILES, files).try_plan().unwrap_err();
+    let faults = Fixture::new(FILES, files).try_plan().unwrap_err();
     assert_eq!(faults.len(), 21);
     assert_eq!(faults[0].cause, PlanProblemCause::Sites);
     assert_eq!(faults[0].to_string().split(':').next(), Some("/00"));

@@ -9,9 +9,9 @@ fn generation(events: u64, events_per_lumi: u64) -> GenerationParams {
 
 #[test]
 fn generation_assigns_event_numbers_and_lumis() {
-    let world =
-        World::generating(GenerationParams { first_event: 101, first_lumi: 7, ..generation(250, 40) }, 100);
-    let plan = world.plan();
+    let fixture =
+        Fixture::generating(GenerationParams { first_event: 101, first_lumi: 7, ..generation(250, 40) }, 100);
+    let plan = fixture.plan();
     assert_eq!(
         sketch(&plan),
         "101-200 lumis 7-9 @A,B,C\n201-300 lumis 10-12 @A,B,C\n301-350 lumis 13-14 @A,B,C\n= mg_000000 @A,B,C"
@@ -22,12 +22,12 @@ fn generation_assigns_event_numbers_and_lumis() {
 #[test]
 fn filter_increases_generated_events() {
     // 1.07e10 generated events: more than 32 bits (W-13).
-    let mut world = World::generating(
+    let mut fixture = Fixture::generating(
         GenerationParams { filter_efficiency: 0.01, ..generation(107_000_000, 500) },
         100_000,
     );
-    world.request.size_per_event_kb = 40.0;
-    let plan = world.plan();
+    fixture.request.size_per_event_kb = 40.0;
+    let plan = fixture.plan();
     let summary = plan.summary();
     // With a margin of 3 σ, which is small for so many events.
     assert_eq!((summary.events, summary.output_events), (10_703_088_115, 107_030_881));
@@ -37,11 +37,11 @@ fn filter_increases_generated_events() {
     assert_eq!(summary.work_units, 1071);
     assert_eq!(summary.output_kb / 40, 107_030_881);
     for (wanted, efficiency, made) in [(100, 0.1, 1328), (3, 0.3, 39), (1, 0.7, 7), (10, 0.3, 73)] {
-        let world = World::generating(
+        let fixture = Fixture::generating(
             GenerationParams { filter_efficiency: efficiency, ..generation(wanted, 10) },
             100,
         );
-        assert_eq!(world.plan().summary().events, made, "{wanted} with {efficiency}");
+        assert_eq!(fixture.plan().summary().events, made, "{wanted} with {efficiency}");
     }
 }
 
@@ -49,13 +49,16 @@ fn filter_increases_generated_events() {
 /// generate.
 #[test]
 fn measured_efficiency_sets_generated_events() {
-    let mut world =
-        World::generating(GenerationParams { filter_efficiency: 0.1, ..generation(1_000_000, 500) }, 10_000);
+    let mut fixture = Fixture::generating(
+        GenerationParams { filter_efficiency: 0.1, ..generation(1_000_000, 500) },
+        10_000,
+    );
     let (mut wanted, mut generated, mut rounds) = (1_000_000u64, 0, 0);
     while wanted > 0 {
-        world.events_wanted = Some(wanted);
-        world.metrics = Some(RequestMeasurements { events_in: generated, ..RequestMeasurements::default() });
-        let made = world.plan().summary().events;
+        fixture.events_wanted = Some(wanted);
+        fixture.metrics =
+            Some(RequestMeasurements { events_in: generated, ..RequestMeasurements::default() });
+        let made = fixture.plan().summary().events;
         generated += made;
         wanted = wanted.saturating_sub(made / 100);
         rounds += 1;
@@ -63,21 +66,21 @@ fn measured_efficiency_sets_generated_events() {
     }
     assert_eq!(rounds, 2, "{generated} were made");
     // Without adaptive rounds the number of events must be right too.
-    world.request.adaptive = false;
-    (world.events_wanted, world.metrics) = (
+    fixture.request.adaptive = false;
+    (fixture.events_wanted, fixture.metrics) = (
         Some(900_000),
         Some(RequestMeasurements { events_in: 10_000_000, ..RequestMeasurements::default() }),
     );
-    assert!(world.plan().summary().events > 80_000_000);
+    assert!(fixture.plan().summary().events > 80_000_000);
 }
 
 /// Tiny outputs would all fit into one unit, and one bad job would fail the whole round.
 #[test]
 fn jobs_per_unit_and_round_are_bounded() {
-    let mut world = World::generating(generation(100_000_000, 1000), 1000);
-    world.request.size_per_event_kb = 0.02;
-    let summary = |world: &World| {
-        let found = world.plan().summary();
+    let mut fixture = Fixture::generating(generation(100_000_000, 1000), 1000);
+    fixture.request.size_per_event_kb = 0.02;
+    let summary = |fixture: &Fixture| {
+        let found = fixture.plan().summary();
         (
             found.nodes_by_role["Processing"],
             found.work_units,
@@ -85,7 +88,7 @@ fn jobs_per_unit_and_round_are_bounded() {
             found.events_later,
         )
     };
-    assert_eq!(summary(&world), (100_000, 1000, 100, 0));
+    assert_eq!(summary(&fixture), (100_000, 1000, 100, 0));
     // units, maximum jobs of a round → jobs, units, events for later
     for (units, jobs, expected) in [
         (Some(100), Some(1000), (1000, 10, 100, 99_000_000)),
@@ -93,37 +96,37 @@ fn jobs_per_unit_and_round_are_bounded() {
         (None, Some(150), (150, 2, 100, 99_850_000)),
         (Some(1), Some(0), (1, 1, 1, 99_999_000)),
     ] {
-        (world.max_units, world.max_jobs) = (units, jobs);
-        assert_eq!(summary(&world), expected, "{units:?} {jobs:?}");
+        (fixture.max_units, fixture.max_jobs) = (units, jobs);
+        assert_eq!(summary(&fixture), expected, "{units:?} {jobs:?}");
     }
-    world.settings.max_jobs_per_unit = 8;
-    (world.max_units, world.max_jobs) = (Some(100), Some(1000));
-    assert_eq!(summary(&world), (800, 100, 8, 99_200_000));
+    fixture.settings.max_jobs_per_unit = 8;
+    (fixture.max_units, fixture.max_jobs) = (Some(100), Some(1000));
+    assert_eq!(summary(&fixture), (800, 100, 8, 99_200_000));
 }
 
 /// Spec 5.7: work after a production step is planned again.
 #[test]
 fn round_ends_at_a_production_step() {
-    let mut world = World::generating(generation(1000, 10), 30);
-    let made = |world: &World| (world.plan().summary().events, world.plan().events_left);
+    let mut fixture = Fixture::generating(generation(1000, 10), 30);
+    let made = |fixture: &Fixture| (fixture.plan().summary().events, fixture.plan().events_left);
     for (step, expected) in
         [(None, (1000, 0)), (Some(100), (100, 900)), (Some(2000), (1000, 0)), (Some(0), (1, 999))]
     {
-        world.until_step = step;
-        assert_eq!(made(&world), expected, "{step:?}");
+        fixture.until_step = step;
+        assert_eq!(made(&fixture), expected, "{step:?}");
     }
-    (world.until_step, world.max_jobs) = (Some(100), Some(2));
-    assert_eq!(made(&world), (60, 940));
+    (fixture.until_step, fixture.max_jobs) = (Some(100), Some(2));
+    assert_eq!(made(&fixture), (60, 940));
 }
 
 #[test]
 fn lumi_algorithms_generate_whole_lumis() {
     let jobs = |algo, limit: &dyn Fn(&mut SplittingParams)| {
-        let mut world = World::generating(generation(100, 8), 1);
-        world.request.splitting_algo = algo;
-        *world.params() = SplittingParams::default();
-        limit(world.params());
-        let plan = world.plan();
+        let mut fixture = Fixture::generating(generation(100, 8), 1);
+        fixture.request.splitting_algo = algo;
+        *fixture.params() = SplittingParams::default();
+        limit(fixture.params());
+        let plan = fixture.plan();
         plan.nodes().map(|node| node.events()).collect::<Vec<_>>()
     };
     assert_eq!(jobs(SplittingAlgo::LumiBased, &|p| p.lumis_per_job = Some(5)), [40, 40, 20]);
@@ -134,14 +137,14 @@ fn lumi_algorithms_generate_whole_lumis() {
 
 #[test]
 fn exhausted_event_numbers_are_an_error() {
-    let mut world = World::generating(generation(10, 5), 4);
-    world.start.first_event = u64::MAX - 10;
-    let plan = world.plan();
+    let mut fixture = Fixture::generating(generation(10, 5), 4);
+    fixture.start.first_event = u64::MAX - 10;
+    let plan = fixture.plan();
     assert_eq!(plan.next.first_event, u64::MAX);
-    world.start.first_event += 1;
-    assert_eq!(world.try_plan().unwrap_err()[0].at, "generation.first_event");
-    world.start = RoundStart { first_lumi: u32::MAX - 2, ..RoundStart::default() };
-    assert_eq!(world.try_plan().unwrap_err()[0].at, "generation.first_lumi");
+    fixture.start.first_event += 1;
+    assert_eq!(fixture.try_plan().unwrap_err()[0].at, "generation.first_event");
+    fixture.start = RoundStart { first_lumi: u32::MAX - 2, ..RoundStart::default() };
+    assert_eq!(fixture.try_plan().unwrap_err()[0].at, "generation.first_lumi");
 }
 
 proptest! {
@@ -165,16 +168,16 @@ proptest! {
         lost in prop::collection::vec(0..=5u64, 64),
     ) {
         let made = GenerationParams { first_event: first, filter_efficiency: efficiency, ..generation(events, per_lumi) };
-        let mut world = World::generating(made, per_job);
-        world.request.splitting_algo = algo;
-        world.params().lumis_per_job = Some(2);
-        world.params().target_merged_size_kb = Some(target);
-        world.max_units = Some(most);
+        let mut fixture = Fixture::generating(made, per_job);
+        fixture.request.splitting_algo = algo;
+        fixture.params().lumis_per_job = Some(2);
+        fixture.params().target_merged_size_kb = Some(target);
+        fixture.max_units = Some(most);
         let (mut next_event, mut next_lumi) = (first, 1);
         let mut wanted = events;
         for lost in lost {
-            world.events_wanted = Some(wanted);
-            let plan = world.plan();
+            fixture.events_wanted = Some(wanted);
+            let plan = fixture.plan();
             prop_assert!(plan.units().len() <= most as usize);
             for node in plan.nodes() {
                 let made = node.generated().unwrap();
@@ -190,7 +193,7 @@ proptest! {
             let enough = crate::adaptive::events_to_generate(wanted, efficiency).unwrap();
             prop_assert_eq!(planned + plan.events_left, enough);
             // Part of it is lost; the next round replaces it with new numbers.
-            world.start = plan.next;
+            fixture.start = plan.next;
             let produced = (planned as f64 * efficiency) as u64;
             wanted = wanted.saturating_sub(produced.saturating_sub(lost).max(1));
             if wanted == 0 {

@@ -17,7 +17,7 @@ use windlass_types::requests::{
 
 /// Input of a plan, to be modified.
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) request: Request,
     pub(super) files: Vec<CatalogFile>,
     pub(super) attempted: BTreeSet<String>,
@@ -34,7 +34,7 @@ pub(super) struct World {
     pub(super) until_step: Option<u64>,
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new(algo: SplittingAlgo, files: Vec<CatalogFile>) -> Self {
         Self {
             request: request(algo),
@@ -55,11 +55,11 @@ impl World {
     }
 
     pub(super) fn generating(generation: GenerationParams, events_per_job: u64) -> Self {
-        let mut world = Self::new(SplittingAlgo::EventBased, Vec::new());
-        world.request.input_dataset = None;
-        world.request.generation = Some(generation);
-        world.params().events_per_job = Some(events_per_job);
-        world
+        let mut fixture = Self::new(SplittingAlgo::EventBased, Vec::new());
+        fixture.request.input_dataset = None;
+        fixture.request.generation = Some(generation);
+        fixture.params().events_per_job = Some(events_per_job);
+        fixture
     }
 
     pub(super) fn params(&mut self) -> &mut SplittingParams {
@@ -164,7 +164,7 @@ pub(super) fn sketch(plan: &RoundPlan) -> String {
     lines.join("\n")
 }
 
-fn sketch_input(input: &NodeInput<'_>) -> String {
+fn sketch_input(input: &PlanJobInput<'_>) -> String {
     let lfn = &input.file().lfn;
     if let Some((first, last)) = input.event_window() {
         return format!("{lfn}[{first}-{last}]");

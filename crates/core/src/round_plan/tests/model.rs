@@ -8,7 +8,7 @@ pub(super) type Event<'a> = (&'a str, u64);
 /// The part of a lumi in a file.
 pub(super) type Piece<'a> = (&'a str, u32, u32);
 
-impl World {
+impl Fixture {
     fn keeps(&self, run: u32, lumi: u32) -> bool {
         let params = &self.request.splitting_params;
         let is_masked = params.lumi_mask.as_ref().is_some_and(|mask| {
@@ -101,10 +101,10 @@ pub(super) fn positions(file: &CatalogFile) -> impl Iterator<Item = (FileLumi, u
 }
 
 /// Each event that a node processes; twice if it is processed twice.
-pub(super) fn events_of<'a>(world: &'a World, node: &PlanNode<'_>) -> Vec<Event<'a>> {
+pub(super) fn events_of<'a>(fixture: &'a Fixture, node: &PlanJob<'_>) -> Vec<Event<'a>> {
     let mut events = Vec::new();
     for input in node.inputs() {
-        let file = world.file(&input.file().lfn);
+        let file = fixture.file(&input.file().lfn);
         let lfn = file.lfn.as_str();
         if let Some((first, last)) = input.event_window() {
             assert!(first >= 1 && last <= file.events, "{lfn} has no event {first} or {last}");
@@ -124,7 +124,7 @@ pub(super) fn events_of<'a>(world: &'a World, node: &PlanNode<'_>) -> Vec<Event<
 }
 
 /// Each piece of a lumi that a node reads.
-pub(super) fn pieces_of<'a>(node: &PlanNode<'a>) -> Vec<Piece<'a>> {
+pub(super) fn pieces_of<'a>(node: &PlanJob<'a>) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     for input in node.inputs() {
         for range in input.lumi_ranges().unwrap() {

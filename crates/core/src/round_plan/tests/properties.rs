@@ -60,7 +60,7 @@ fn some_params() -> impl Strategy<Value = SplittingParams> {
         })
 }
 
-pub(super) fn some_world(algo: SplittingAlgo) -> impl Strategy<Value = World> {
+pub(super) fn some_fixture(algo: SplittingAlgo) -> impl Strategy<Value = Fixture> {
     let lists = (
         prop_oneof![2 => Just(Vec::new()), 1 => proptest::sample::subsequence(SITES.to_vec(), 1..=3)],
         prop_oneof![2 => Just(Vec::new()), 1 => proptest::sample::subsequence(SITES.to_vec(), 1..=1)],
@@ -68,63 +68,63 @@ pub(super) fn some_world(algo: SplittingAlgo) -> impl Strategy<Value = World> {
     let attempted = prop::collection::vec(prop::bool::weighted(0.2), 7);
     (some_files(), some_params(), lists, prop::bool::weighted(0.15), attempted).prop_map(
         move |(files, params, (white, black), trusts, attempted)| {
-            let mut world = World::new(algo, files);
-            world.sites = SITES.map(|site| (site.to_owned(), None)).into();
+            let mut fixture = Fixture::new(algo, files);
+            fixture.sites = SITES.map(|site| (site.to_owned(), None)).into();
             let names = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<_>>();
-            world.request.site_blacklist = names(black);
-            world.request.site_whitelist = names(white);
-            world.request.trust_sitelists = trusts;
-            world.request.splitting_params = params;
-            let again = world.files.iter().zip(attempted).filter(|(_, again)| *again);
-            world.attempted = again.map(|(file, _)| file.lfn.clone()).collect();
-            world
+            fixture.request.site_blacklist = names(black);
+            fixture.request.site_whitelist = names(white);
+            fixture.request.trust_sitelists = trusts;
+            fixture.request.splitting_params = params;
+            let again = fixture.files.iter().zip(attempted).filter(|(_, again)| *again);
+            fixture.attempted = again.map(|(file, _)| file.lfn.clone()).collect();
+            fixture
         },
     )
 }
 
 /// There is a plan exactly if one is possible; then checks the properties common to all algorithms.
-fn check(world: &World) -> Result<Option<RoundPlan>, TestCaseError> {
-    if world.allowed().is_empty() || !world.is_possible() {
-        prop_assert!(world.try_plan().is_err(), "there is a plan for impossible input");
+fn check(fixture: &Fixture) -> Result<Option<RoundPlan>, TestCaseError> {
+    if fixture.allowed().is_empty() || !fixture.is_possible() {
+        prop_assert!(fixture.try_plan().is_err(), "there is a plan for impossible input");
         return Ok(None);
     }
-    let plan = world.try_plan().map_err(|faults| TestCaseError::fail(format!("{faults:?}")))?;
-    check_cover(world, &plan)?;
-    check_sites(world, &plan)?;
-    check_units(world, &plan)?;
-    check_attempted(world, &plan)?;
+    let plan = fixture.try_plan().map_err(|faults| TestCaseError::fail(format!("{faults:?}")))?;
+    check_cover(fixture, &plan)?;
+    check_sites(fixture, &plan)?;
+    check_units(fixture, &plan)?;
+    check_attempted(fixture, &plan)?;
     let text = serde_json::to_string(&plan).unwrap();
     prop_assert_eq!(&serde_json::from_str::<RoundPlan>(&text).unwrap(), &plan);
     Ok(Some(plan))
 }
 
-fn check_cover(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
-    let events: Vec<_> = plan.nodes().flat_map(|node| events_of(world, &node)).collect();
+fn check_cover(fixture: &Fixture, plan: &RoundPlan) -> Result<(), TestCaseError> {
+    let events: Vec<_> = plan.nodes().flat_map(|node| events_of(fixture, &node)).collect();
     prop_assert_eq!(repeated(&events), "", "events of several nodes");
-    prop_assert_eq!(events.into_iter().collect::<BTreeSet<_>>(), world.wanted_events());
+    prop_assert_eq!(events.into_iter().collect::<BTreeSet<_>>(), fixture.wanted_events());
     for node in plan.nodes() {
         prop_assert!(node.inputs().len() > 0);
-        prop_assert_eq!(node.events(), events_of(world, &node).len() as u64);
+        prop_assert_eq!(node.events(), events_of(fixture, &node).len() as u64);
     }
     Ok(())
 }
 
-fn check_sites(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
+fn check_sites(fixture: &Fixture, plan: &RoundPlan) -> Result<(), TestCaseError> {
     for unit in plan.units() {
         let of_unit: BTreeSet<&str> = unit.sites().collect();
         prop_assert!(!of_unit.is_empty(), "{} can run nowhere", unit.name());
         for node in unit.nodes() {
             let lfns: BTreeSet<&str> = node.inputs().map(|input| input.file().lfn.as_str()).collect();
             let of_node: BTreeSet<&str> = node.sites().collect();
-            prop_assert_eq!(&of_node, &world.readable_at(&lfns));
+            prop_assert_eq!(&of_node, &fixture.readable_at(&lfns));
             prop_assert!(of_unit.is_subset(&of_node));
         }
     }
     Ok(())
 }
 
-fn check_units(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
-    let target = world.request.splitting_params.target_merged_size_kb.unwrap_or(4_000_000);
+fn check_units(fixture: &Fixture, plan: &RoundPlan) -> Result<(), TestCaseError> {
+    let target = fixture.request.splitting_params.target_merged_size_kb.unwrap_or(4_000_000);
     for (number, unit) in plan.units().enumerate() {
         prop_assert_eq!(unit.number() as usize, number);
         prop_assert!(unit.len() == 1 || unit.output_kb() <= target, "{} is too large", unit.name());
@@ -133,9 +133,9 @@ fn check_units(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
     let summary = plan.summary();
     prop_assert_eq!(summary.edges, plan.units().map(|unit| unit.edges()).sum::<u64>());
     prop_assert_eq!(summary.nodes, plan.units().map(|unit| unit.total_nodes()).sum::<u64>());
-    let target = world.request.splitting_params.target_block_size_kb.unwrap_or(u64::MAX);
+    let target = fixture.request.splitting_params.target_block_size_kb.unwrap_or(u64::MAX);
     for dataset in &plan.output_datasets {
-        let (mut unit, mut index) = (0, world.start.first_block);
+        let (mut unit, mut index) = (0, fixture.start.first_block);
         for block in plan.blocks().filter(|block| block.dataset == dataset) {
             prop_assert_eq!((block.first_unit, block.index), (unit, index));
             prop_assert!(block.first_unit == block.last_unit || block.output_kb <= target);
@@ -148,7 +148,7 @@ fn check_units(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
 }
 
 /// separate from others, and after them.
-fn check_attempted(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
+fn check_attempted(fixture: &Fixture, plan: &RoundPlan) -> Result<(), TestCaseError> {
     let by_lumis = matches!(plan.algorithm, SplittingAlgo::LumiBased | SplittingAlgo::EventAwareLumiBased);
     if by_lumis {
         // A lumi of a failed file includes other files.
@@ -157,19 +157,19 @@ fn check_attempted(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError>
     let again: Vec<bool> = plan
         .nodes()
         .flat_map(|node| node.inputs())
-        .map(|input| world.attempted.contains(&input.file().lfn))
+        .map(|input| fixture.attempted.contains(&input.file().lfn))
         .collect();
     prop_assert!(again.is_sorted());
     for node in plan.nodes() {
         let kinds: BTreeSet<_> =
-            node.inputs().map(|input| world.attempted.contains(&input.file().lfn)).collect();
+            node.inputs().map(|input| fixture.attempted.contains(&input.file().lfn)).collect();
         prop_assert_eq!(kinds.len(), 1);
     }
     Ok(())
 }
 
 /// A lumi, with all its pieces, is in one node; each piece once, also those without events.
-fn check_lumis(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
+fn check_lumis(fixture: &Fixture, plan: &RoundPlan) -> Result<(), TestCaseError> {
     let mut node_of = BTreeMap::new();
     let mut pieces = Vec::new();
     for (number, node) in plan.nodes().enumerate() {
@@ -182,12 +182,12 @@ fn check_lumis(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
         prop_assert_eq!(files.len(), node.inputs().len(), "a file is read in one piece");
     }
     prop_assert_eq!(repeated(&pieces), "");
-    prop_assert_eq!(pieces.into_iter().collect::<BTreeSet<_>>(), world.wanted_pieces());
+    prop_assert_eq!(pieces.into_iter().collect::<BTreeSet<_>>(), fixture.wanted_pieces());
     prop_assert_eq!(plan.summary().lumis, Some(node_of.len() as u64));
     Ok(())
 }
 
-fn lumis_of(node: &PlanNode<'_>) -> BTreeSet<(u32, u32)> {
+fn lumis_of(node: &PlanJob<'_>) -> BTreeSet<(u32, u32)> {
     pieces_of(node).into_iter().map(|(_, run, lumi)| (run, lumi)).collect()
 }
 
@@ -195,9 +195,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
 
     #[test]
-    fn file_based_plans_hold_the_invariants(world in some_world(SplittingAlgo::FileBased)) {
-        if let Some(plan) = check(&world)? {
-            let params = &world.request.splitting_params;
+    fn file_based_plans_hold_the_invariants(fixture in some_fixture(SplittingAlgo::FileBased)) {
+        if let Some(plan) = check(&fixture)? {
+            let params = &fixture.request.splitting_params;
             let files: Vec<_> = plan.nodes().flat_map(|node| node.inputs()).map(|input| input.file_index()).collect();
             prop_assert_eq!(repeated(&files), "", "a file is read by one node");
             for node in plan.nodes() {
@@ -209,9 +209,9 @@ proptest! {
     }
 
     #[test]
-    fn event_based_plans_hold_the_invariants(world in some_world(SplittingAlgo::EventBased)) {
-        if let Some(plan) = check(&world)? {
-            let params = &world.request.splitting_params;
+    fn event_based_plans_hold_the_invariants(fixture in some_fixture(SplittingAlgo::EventBased)) {
+        if let Some(plan) = check(&fixture)? {
+            let params = &fixture.request.splitting_params;
             let most = params.events_per_job.unwrap().min(params.time_per_job.unwrap_or(u64::MAX));
             for node in plan.nodes() {
                 prop_assert!((1..=most).contains(&node.events()));
@@ -220,10 +220,10 @@ proptest! {
     }
 
     #[test]
-    fn lumi_based_plans_hold_the_invariants(world in some_world(SplittingAlgo::LumiBased)) {
-        if let Some(plan) = check(&world)? {
-            check_lumis(&world, &plan)?;
-            let params = &world.request.splitting_params;
+    fn lumi_based_plans_hold_the_invariants(fixture in some_fixture(SplittingAlgo::LumiBased)) {
+        if let Some(plan) = check(&fixture)? {
+            check_lumis(&fixture, &plan)?;
+            let params = &fixture.request.splitting_params;
             for node in plan.nodes() {
                 let lumis = lumis_of(&node).len() as u64;
                 prop_assert!(lumis <= params.lumis_per_job.unwrap());
@@ -235,10 +235,10 @@ proptest! {
     }
 
     #[test]
-    fn event_aware_plans_hold_the_invariants(world in some_world(SplittingAlgo::EventAwareLumiBased)) {
-        if let Some(plan) = check(&world)? {
-            check_lumis(&world, &plan)?;
-            let params = &world.request.splitting_params;
+    fn event_aware_plans_hold_the_invariants(fixture in some_fixture(SplittingAlgo::EventAwareLumiBased)) {
+        if let Some(plan) = check(&fixture)? {
+            check_lumis(&fixture, &plan)?;
+            let params = &fixture.request.splitting_params;
             let target = params.events_per_job.unwrap();
             for node in plan.nodes() {
                 let lumis = lumis_of(&node);
@@ -252,30 +252,30 @@ proptest! {
 
     #[test]
     fn plan_is_independent_of_file_order(
-        (world, mixed) in any_algorithm().prop_flat_map(some_world).prop_flat_map(|world| {
-            let mixed = Just(world.files.clone()).prop_shuffle();
-            (Just(world), mixed)
+        (fixture, mixed) in any_algorithm().prop_flat_map(some_fixture).prop_flat_map(|fixture| {
+            let mixed = Just(fixture.files.clone()).prop_shuffle();
+            (Just(fixture), mixed)
         })
     ) {
-        let other = World { files: mixed, ..world.clone() };
-        prop_assert_eq!(world.try_plan(), other.try_plan());
+        let other = Fixture { files: mixed, ..fixture.clone() };
+        prop_assert_eq!(fixture.try_plan(), other.try_plan());
     }
 
     #[test]
-    fn rounds_partition_the_files(world in any_algorithm().prop_flat_map(some_world), most in 1..=3u32) {
-        if world.allowed().is_empty() || !world.is_possible() {
+    fn rounds_partition_the_files(fixture in any_algorithm().prop_flat_map(some_fixture), most in 1..=3u32) {
+        if fixture.allowed().is_empty() || !fixture.is_possible() {
             return Ok(());
         }
-        let mut left = World { max_units: Some(most), ..world.clone() };
+        let mut left = Fixture { max_units: Some(most), ..fixture.clone() };
         let mut events = Vec::new();
         let mut rounds = 0;
         loop {
             let plan = left.try_plan().map_err(|faults| TestCaseError::fail(format!("{faults:?}")))?;
-            events.extend(plan.nodes().flat_map(|node| events_of(&world, &node)));
+            events.extend(plan.nodes().flat_map(|node| events_of(&fixture, &node)));
             prop_assert_eq!(plan.next.first_block - left.start.first_block, plan.summary().blocks as u32);
             // More units than allowed only for files that cannot be divided between rounds.
             let is_within = plan.units().len() <= most as usize;
-            prop_assert!(is_within || plan.files.len() == 1 || is_joined(&world, &plan), "{}", sketch(&plan));
+            prop_assert!(is_within || plan.files.len() == 1 || is_joined(&fixture, &plan), "{}", sketch(&plan));
             let done: BTreeSet<&str> = plan.files.iter().map(|file| file.lfn.as_str()).collect();
             let nothing: BTreeSet<&str> = plan.left_out.nothing_to_do.iter().map(String::as_str).collect();
             let later = left.files.len() - done.len() - nothing.len();
@@ -286,17 +286,17 @@ proptest! {
             if later == 0 {
                 break;
             }
-            prop_assert!(rounds <= world.files.len(), "rounds without end");
+            prop_assert!(rounds <= fixture.files.len(), "rounds without end");
         }
         prop_assert_eq!(repeated(&events), "");
-        prop_assert_eq!(events.into_iter().collect::<BTreeSet<_>>(), world.wanted_events());
+        prop_assert_eq!(events.into_iter().collect::<BTreeSet<_>>(), fixture.wanted_events());
     }
 }
 
 /// All files are linked by shared lumis.
-fn is_joined(world: &World, plan: &RoundPlan) -> bool {
+fn is_joined(fixture: &Fixture, plan: &RoundPlan) -> bool {
     let lumis = |lfn: &str| -> BTreeSet<(u32, u32)> {
-        let wanted = world.file(lfn).lumis.iter().filter(|lumi| world.wants(lumi));
+        let wanted = fixture.file(lfn).lumis.iter().filter(|lumi| fixture.wants(lumi));
         wanted.map(|lumi| (lumi.run, lumi.lumi)).collect()
     };
     let mut reached = lumis(&plan.files[0].lfn);

@@ -2,7 +2,7 @@
 //! exactly one completed unit.
 
 use super::model::{events_of, repeated};
-use super::properties::{any_algorithm, some_world};
+use super::properties::{any_algorithm, some_fixture};
 use super::*;
 use crate::requests::input_files::{self, RoundUnitOutcome, UnitInput};
 use proptest::prelude::*;
@@ -10,25 +10,25 @@ use windlass_types::requests::{RequestFileRow, RequestFileState};
 
 const AB: &[&str] = &["A", "B"];
 
-fn jobs(world: &World) -> Vec<String> {
-    let text = sketch(&world.plan());
+fn jobs(fixture: &Fixture) -> Vec<String> {
+    let text = sketch(&fixture.plan());
     text.lines().filter(|line| !line.starts_with('=')).map(str::to_owned).collect()
 }
 
-fn again(world: &mut World, lfn: &str, left: Option<FileRemainder>) {
-    world.attempted.insert(lfn.to_owned());
-    world.left.extend(left.map(|left| (lfn.to_owned(), left)));
+fn again(fixture: &mut Fixture, lfn: &str, left: Option<FileRemainder>) {
+    fixture.attempted.insert(lfn.to_owned());
+    fixture.left.extend(left.map(|left| (lfn.to_owned(), left)));
 }
 
 #[test]
 fn only_remaining_events_are_planned() {
     let files = vec![plain("/a", AB, 20), plain("/b", AB, 5), plain("/z", AB, 3)];
-    let mut world = World::new(SplittingAlgo::EventBased, files);
-    world.params().events_per_job = Some(4);
-    again(&mut world, "/a", Some(FileRemainder::Events(vec![(3, 5), (11, 16)])));
-    again(&mut world, "/b", None);
+    let mut fixture = Fixture::new(SplittingAlgo::EventBased, files);
+    fixture.params().events_per_job = Some(4);
+    again(&mut fixture, "/a", Some(FileRemainder::Events(vec![(3, 5), (11, 16)])));
+    again(&mut fixture, "/b", None);
     assert_eq!(
-        jobs(&world),
+        jobs(&fixture),
         [
             "/z[1-3] @A,B",
             "/a[3-5] /a[11-11] @A,B",
@@ -39,12 +39,12 @@ fn only_remaining_events_are_planned() {
     );
     // A mask applies in addition to the remaining part.
     let lumis = [(1, 1, 4), (1, 2, 6), (2, 1, 10)];
-    world.files = vec![file("/a", AB, &lumis)];
-    world.params().run_blacklist = vec![2];
-    assert_eq!(jobs(&world), ["/a[3-5] @A,B"]);
+    fixture.files = vec![file("/a", AB, &lumis)];
+    fixture.params().run_blacklist = vec![2];
+    assert_eq!(jobs(&fixture), ["/a[3-5] @A,B"]);
     // Nothing selected is left: there is nothing to do, which is no error of the request.
-    world.left = [("/a".to_owned(), FileRemainder::Events(vec![(11, 12)]))].into();
-    assert_eq!(world.try_plan().unwrap_err()[0].cause, PlanProblemCause::Nothing);
+    fixture.left = [("/a".to_owned(), FileRemainder::Events(vec![(11, 12)]))].into();
+    assert_eq!(fixture.try_plan().unwrap_err()[0].cause, PlanProblemCause::Nothing);
 }
 
 #[test]
@@ -58,25 +58,29 @@ fn only_remaining_lumis_are_planned() {
         Some(FileRemainder::Lumis(windlass_types::LumiMask::from([(1, ranges.to_vec())])))
     };
     for algo in [SplittingAlgo::LumiBased, SplittingAlgo::EventAwareLumiBased] {
-        let mut world = World::new(algo, files.clone());
-        world.params().lumis_per_job = Some(8);
-        again(&mut world, "/a", left(&[(1, 1), (3, 3)]));
-        again(&mut world, "/b", left(&[(3, 3)]));
-        assert_eq!(jobs(&world), ["/c{1:9-9} @A,B", "/a{1:1-1 1:3-3} /b{1:3-3} @A,B"]);
-        again(&mut world, "/c", Some(FileRemainder::Events(vec![(1, 1)])));
-        assert!(world.try_plan().unwrap_err()[0].to_string().contains("event positions"));
+        let mut fixture = Fixture::new(algo, files.clone());
+        fixture.params().lumis_per_job = Some(8);
+        again(&mut fixture, "/a", left(&[(1, 1), (3, 3)]));
+        again(&mut fixture, "/b", left(&[(3, 3)]));
+        assert_eq!(jobs(&fixture), ["/c{1:9-9} @A,B", "/a{1:1-1 1:3-3} /b{1:3-3} @A,B"]);
+        again(&mut fixture, "/c", Some(FileRemainder::Events(vec![(1, 1)])));
+        assert!(fixture.try_plan().unwrap_err()[0].to_string().contains("event positions"));
     }
 }
 
 #[test]
 fn file_based_jobs_read_remainders_only() {
     let files = vec![plain("/a", AB, 9), file("/b", AB, &[(1, 1, 2), (1, 2, 2)]), plain("/c", AB, 5)];
-    let mut world = World::new(SplittingAlgo::FileBased, files);
-    world.params().files_per_job = Some(4);
-    again(&mut world, "/a", Some(FileRemainder::Events(vec![(1, 2), (8, 9)])));
-    again(&mut world, "/b", Some(FileRemainder::Lumis(windlass_types::LumiMask::from([(1, vec![(2, 2)])]))));
-    assert_eq!(jobs(&world), ["/c @A,B", "/a[1-2] /a[8-9] /b{1:2-2} @A,B"]);
-    let events: Vec<u64> = world.plan().nodes().map(|node| node.events()).collect();
+    let mut fixture = Fixture::new(SplittingAlgo::FileBased, files);
+    fixture.params().files_per_job = Some(4);
+    again(&mut fixture, "/a", Some(FileRemainder::Events(vec![(1, 2), (8, 9)])));
+    again(
+        &mut fixture,
+        "/b",
+        Some(FileRemainder::Lumis(windlass_types::LumiMask::from([(1, vec![(2, 2)])]))),
+    );
+    assert_eq!(jobs(&fixture), ["/c @A,B", "/a[1-2] /a[8-9] /b{1:2-2} @A,B"]);
+    let events: Vec<u64> = fixture.plan().nodes().map(|node| node.events()).collect();
     assert_eq!(events, [5, 6]);
 }
 
@@ -84,23 +88,23 @@ fn file_based_jobs_read_remainders_only() {
 #[test]
 fn attempted_files_get_their_own_round() {
     let files = ["/a", "/b", "/c", "/d"].map(|lfn| plain(lfn, AB, 1)).to_vec();
-    let mut world = World::new(SplittingAlgo::FileBased, files);
-    world.params().files_per_job = Some(1);
-    world.params().target_merged_size_kb = Some(1);
-    world.max_units = Some(9);
-    again(&mut world, "/a", None);
-    again(&mut world, "/c", None);
-    assert_eq!(jobs(&world), ["/b @A,B", "/d @A,B"]);
-    assert_eq!((world.plan().left_out.later, world.plan().left_out.later_attempted), (2, 2));
-    world.files.retain(|file| world.attempted.contains(&file.lfn));
-    world.max_units = Some(1);
-    assert_eq!(jobs(&world), ["/a @A,B"]);
-    assert_eq!((world.plan().left_out.later, world.plan().left_out.later_attempted), (1, 1));
+    let mut fixture = Fixture::new(SplittingAlgo::FileBased, files);
+    fixture.params().files_per_job = Some(1);
+    fixture.params().target_merged_size_kb = Some(1);
+    fixture.max_units = Some(9);
+    again(&mut fixture, "/a", None);
+    again(&mut fixture, "/c", None);
+    assert_eq!(jobs(&fixture), ["/b @A,B", "/d @A,B"]);
+    assert_eq!((fixture.plan().left_out.later, fixture.plan().left_out.later_attempted), (2, 2));
+    fixture.files.retain(|file| fixture.attempted.contains(&file.lfn));
+    fixture.max_units = Some(1);
+    assert_eq!(jobs(&fixture), ["/a @A,B"]);
+    assert_eq!((fixture.plan().left_out.later, fixture.plan().left_out.later_attempted), (1, 1));
 }
 
 /// The rounds of a request until nothing is left.
 struct Campaign<'w> {
-    world: &'w World,
+    fixture: &'w Fixture,
     rows: BTreeMap<String, RequestFileRow>,
     /// What completed units have read.
     done: Vec<(&'w str, u64)>,
@@ -117,28 +121,28 @@ impl Campaign<'_> {
     ) -> Result<bool, TestCaseError> {
         let rows: Vec<RequestFileRow> = self.rows.values().cloned().collect();
         let remaining =
-            input_files::remaining_input(self.world.files.clone(), rows.clone(), &BTreeMap::new(), round);
+            input_files::remaining_input(self.fixture.files.clone(), rows.clone(), &BTreeMap::new(), round);
         prop_assert!(remaining.excluded.is_empty());
         if remaining.files.is_empty() {
             return Ok(false);
         }
-        let world = World {
+        let fixture = Fixture {
             files: remaining.files,
             attempted: remaining.attempted,
             left: remaining.left,
             start: self.start,
-            ..self.world.clone()
+            ..self.fixture.clone()
         };
-        let plan = match world.try_plan() {
+        let plan = match fixture.try_plan() {
             Ok(plan) => plan,
             Err(faults) if faults[0].cause == PlanProblemCause::Nothing => return Ok(false),
             Err(faults) => return Err(TestCaseError::fail(format!("{faults:?}"))),
         };
-        self.check_apart(&world, &plan)?;
+        self.check_apart(&fixture, &plan)?;
         let readings = readings(&plan);
         let outcome = outcome(&readings, &plan, fails, bad);
         for unit in plan.units().filter(|unit| outcome.completed.contains(&unit.number())) {
-            self.done.extend(unit.nodes().flat_map(|node| events_of(self.world, &node)));
+            self.done.extend(unit.nodes().flat_map(|node| events_of(self.fixture, &node)));
         }
         let settled = input_files::settle_files(round, readings.clone(), &outcome, &rows).unwrap();
         self.rows.extend(settled.into_iter().map(|row| (row.lfn.clone(), row)));
@@ -152,10 +156,10 @@ impl Campaign<'_> {
     }
 
     /// Excluded files are not planned; failed ones are separate from fresh ones, except for shared lumis.
-    fn check_apart(&self, world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
+    fn check_apart(&self, fixture: &Fixture, plan: &RoundPlan) -> Result<(), TestCaseError> {
         let by_lumis =
             matches!(plan.algorithm, SplittingAlgo::LumiBased | SplittingAlgo::EventAwareLumiBased);
-        let is_fresh = |lfn: &str| !world.attempted.contains(lfn);
+        let is_fresh = |lfn: &str| !fixture.attempted.contains(lfn);
         for file in &plan.files {
             let state = self.rows.get(&file.lfn).map(|row| row.state);
             prop_assert!(
@@ -170,9 +174,9 @@ impl Campaign<'_> {
             prop_assert_eq!(kinds.len(), 1, "{} has both", unit.name());
         }
         let kinds: BTreeSet<bool> = plan.files.iter().map(|file| is_fresh(&file.lfn)).collect();
-        prop_assert!(world.max_units.is_none() || kinds.len() == 1, "{}", sketch(plan));
+        prop_assert!(fixture.max_units.is_none() || kinds.len() == 1, "{}", sketch(plan));
         let later = |file: &&CatalogFile| plan.files.iter().all(|planned| planned.lfn != file.lfn);
-        let attempted = world.files.iter().filter(later).filter(|file| !is_fresh(&file.lfn)).count();
+        let attempted = fixture.files.iter().filter(later).filter(|file| !is_fresh(&file.lfn)).count();
         let nothing = plan.left_out.nothing_to_do.iter().filter(|lfn| !is_fresh(lfn)).count();
         prop_assert_eq!(plan.left_out.later_attempted as usize, attempted - nothing);
         Ok(())
@@ -183,7 +187,7 @@ impl Campaign<'_> {
         let done: BTreeSet<_> = self.done.iter().copied().collect();
         let is_excluded =
             |lfn: &str| self.rows.get(lfn).is_some_and(|row| row.state == RequestFileState::Excluded);
-        let missing = self.world.wanted_events().into_iter().filter(|event| !done.contains(event));
+        let missing = self.fixture.wanted_events().into_iter().filter(|event| !done.contains(event));
         // The missing events are exactly the reported ones.
         for (lfn, event) in missing {
             prop_assert!(is_excluded(lfn), "event {event} of {lfn} was never processed");
@@ -203,7 +207,7 @@ impl Campaign<'_> {
                 ranges.iter().any(|&(first, last)| (first..=last).contains(&event))
             }
             Some(FileRemainder::Lumis(mask)) => {
-                let at = model::positions(self.world.file(lfn)).find(|(_, position)| *position == event);
+                let at = model::positions(self.fixture.file(lfn)).find(|(_, position)| *position == event);
                 at.is_some_and(|(lumi, _)| mask.contains(lumi.run.into(), lumi.lumi.into()))
             }
         }
@@ -211,7 +215,7 @@ impl Campaign<'_> {
 }
 
 fn readings(plan: &RoundPlan) -> Vec<UnitInput> {
-    let of = |unit: u32, input: NodeInput<'_>| {
+    let of = |unit: u32, input: PlanJobInput<'_>| {
         let part = match (input.event_window(), input.lumi_ranges()) {
             (Some((first, last)), _) => input_files::FilePart::Events(first, last),
             (None, Some(ranges)) => {
@@ -250,23 +254,23 @@ proptest! {
 
     #[test]
     fn files_not_excluded_are_processed_once(
-        world in any_algorithm().prop_flat_map(some_world),
+        fixture in any_algorithm().prop_flat_map(some_fixture),
         max_units in prop::option::of(1..=4u32),
         failing in prop::collection::vec(prop::collection::vec(prop::bool::weighted(0.4), 8), 1..=4),
         bad in prop::collection::vec(prop::bool::weighted(0.15), 7),
     ) {
-        if world.allowed().is_empty() || !world.is_possible() {
+        if fixture.allowed().is_empty() || !fixture.is_possible() {
             return Ok(());
         }
-        let world = World { max_units, attempted: BTreeSet::new(), ..world };
-        let bad: BTreeSet<&str> = world.files.iter().zip(bad).filter(|(_, bad)| *bad).map(|(file, _)| file.lfn.as_str()).collect();
-        let mut campaign = Campaign { world: &world, rows: BTreeMap::new(), done: Vec::new(), start: world.start };
+        let fixture = Fixture { max_units, attempted: BTreeSet::new(), ..fixture };
+        let bad: BTreeSet<&str> = fixture.files.iter().zip(bad).filter(|(_, bad)| *bad).map(|(file, _)| file.lfn.as_str()).collect();
+        let mut campaign = Campaign { fixture: &fixture, rows: BTreeMap::new(), done: Vec::new(), start: fixture.start };
         let luck = |round: u32| failing.get(round as usize).map_or(&[][..], Vec::as_slice);
         let fails = |round: u32, unit: u32| luck(round).get(unit as usize % 8).copied().unwrap_or(false);
         let mut round = 0;
         while campaign.round(round, |unit| fails(round, unit), &bad)? {
             round += 1;
-            prop_assert!(round as usize <= failing.len() + 2 * world.files.len() + 1, "rounds without end");
+            prop_assert!(round as usize <= failing.len() + 2 * fixture.files.len() + 1, "rounds without end");
         }
         campaign.check_end()?;
     }

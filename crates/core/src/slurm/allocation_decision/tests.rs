@@ -41,19 +41,19 @@ fn row(state: A) -> Allocation {
     }
 }
 
-fn job(state: S) -> QueueJob {
-    QueueJob {
+fn job(state: S) -> SqueueJob {
+    SqueueJob {
         job_id: 8,
         state: Some(state),
         submitted_at: Some(at(9_000)),
         name: "windlass-5f2a-1".to_owned(),
         comment: "windlass-5f2a-1".to_owned(),
-        ..QueueJob::default()
+        ..SqueueJob::default()
     }
 }
 
-fn booked(state: S, said: &str) -> AccountedJob {
-    AccountedJob {
+fn accounted(state: S, said: &str) -> SacctJob {
+    SacctJob {
         job_id: 8,
         state: Some(state),
         state_text: said.to_owned(),
@@ -71,8 +71,8 @@ const NONE: AllocationWorkers = AllocationWorkers { has_registered: false, is_al
 const ALIVE: AllocationWorkers = AllocationWorkers { has_registered: true, is_alive: true };
 const GONE: AllocationWorkers = AllocationWorkers { has_registered: true, is_alive: false };
 
-fn sight<'a>(
-    queue: Option<&'a [QueueJob]>,
+fn observation<'a>(
+    queue: Option<&'a [SqueueJob]>,
     accounting: AccountingReply<'a>,
     workers: AllocationWorkers,
 ) -> AllocationObservation<'a> {
@@ -80,12 +80,12 @@ fn sight<'a>(
     AllocationObservation { queue, accounting, workers, not_needed_reason: None, served_since: at(0) }
 }
 
-fn fate(row: &Allocation, sight: &AllocationObservation<'_>) -> AllocationDecision {
-    decide_allocation(row, sight, &AllocationTimeouts::default(), NOW)
+fn decide(row: &Allocation, observation: &AllocationObservation<'_>) -> AllocationDecision {
+    decide_allocation(row, observation, &AllocationTimeouts::default(), NOW)
 }
 
-fn to(fate: &AllocationDecision) -> Option<A> {
-    fate.change.as_ref().map(|change| change.to)
+fn to(decide: &AllocationDecision) -> Option<A> {
+    decide.change.as_ref().map(|change| change.to)
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn missing_answers_change_nothing() {
             let unwanted = Allocation { unwanted: Some("why".to_owned()), ..row(state) };
             for row in [row(state), unwanted] {
                 assert_eq!(
-                    fate(&row, &sight(None, AccountingReply::NotAsked, workers)),
+                    decide(&row, &observation(None, AccountingReply::NotAsked, workers)),
                     AllocationDecision::default(),
                     "{state}"
                 );
@@ -106,7 +106,7 @@ fn missing_answers_change_nothing() {
     for state in [A::Pending, A::Running] {
         let row = Allocation { missed: 5, ..row(state) };
         assert_eq!(
-            fate(&row, &sight(Some(&[]), AccountingReply::NoReply, NONE)),
+            decide(&row, &observation(Some(&[]), AccountingReply::NoReply, NONE)),
             AllocationDecision::default()
         );
     }
@@ -114,8 +114,8 @@ fn missing_answers_change_nothing() {
 
 #[test]
 fn accounting_delay_is_tolerated() {
-    let running = booked(S::Running, "RUNNING");
-    let completed = booked(S::Completed, "COMPLETED");
+    let running = accounted(S::Running, "RUNNING");
+    let completed = accounted(S::Completed, "COMPLETED");
     let rows = [
         (9_995, AccountingReply::Answered(vec![&running]), A::Completing, None),
         (9_995, AccountingReply::Answered(vec![]), A::Completing, None),
@@ -125,8 +125,8 @@ fn accounting_delay_is_tolerated() {
         (9_995, AccountingReply::Disabled, A::Ended, None),
     ];
     for (ended, accounting, becomes, exit_code) in rows {
-        let queue = [QueueJob { ends_at: Some(at(ended)), ..job(S::Completed) }];
-        let change = fate(&row(A::Running), &sight(Some(&queue), accounting, GONE)).change.unwrap();
+        let queue = [SqueueJob { ends_at: Some(at(ended)), ..job(S::Completed) }];
+        let change = decide(&row(A::Running), &observation(Some(&queue), accounting, GONE)).change.unwrap();
         assert_eq!((change.to, change.exit_code.as_deref()), (becomes, exit_code), "{ended}");
     }
 }
@@ -136,7 +136,7 @@ fn ended_allocations_stay_ended() {
     for state in [A::Ended, A::Refused, A::Withdrawn] {
         let alive = [job(S::Running)];
         assert_eq!(
-            fate(&row(state), &sight(Some(&alive), AccountingReply::NotAsked, NONE)),
+            decide(&row(state), &observation(Some(&alive), AccountingReply::NotAsked, NONE)),
             AllocationDecision::default()
         );
     }
@@ -168,18 +168,18 @@ fn slurm_states_map_to_allocation_states() {
     for (from, state, workers, expected) in rows {
         let row = Allocation { seen_at: None, ..row(from) };
         let queue = [job(state)];
-        let fate = fate(&row, &sight(Some(&queue), AccountingReply::Disabled, workers));
-        assert_eq!(to(&fate), Some(expected), "{from} {state} {workers:?}");
-        assert_eq!(fate.change.unwrap().only_slurm_job, Some(8));
+        let decide = decide(&row, &observation(Some(&queue), AccountingReply::Disabled, workers));
+        assert_eq!(to(&decide), Some(expected), "{from} {state} {workers:?}");
+        assert_eq!(decide.change.unwrap().only_slurm_job, Some(8));
     }
 }
 
 #[test]
 fn unknown_slurm_state_changes_nothing() {
-    let queue = [QueueJob { state: None, ..job(S::Running) }];
+    let queue = [SqueueJob { state: None, ..job(S::Running) }];
     for state in [A::Pending, A::Running, A::Completing] {
         assert_eq!(
-            fate(&row(state), &sight(Some(&queue), AccountingReply::NotAsked, NONE)),
+            decide(&row(state), &observation(Some(&queue), AccountingReply::NotAsked, NONE)),
             AllocationDecision::default()
         );
     }
@@ -188,15 +188,15 @@ fn unknown_slurm_state_changes_nothing() {
 #[test]
 fn unchanged_allocation_is_rarely_written() {
     let queue = [job(S::Pending)];
-    let sight = sight(Some(&queue), AccountingReply::NotAsked, NONE);
-    assert_eq!(fate(&row(A::Pending), &sight), AllocationDecision::default());
+    let observation = observation(Some(&queue), AccountingReply::NotAsked, NONE);
+    assert_eq!(decide(&row(A::Pending), &observation), AllocationDecision::default());
     let old = Allocation { seen_at: Some(at(9_000)), ..row(A::Pending) };
-    assert_eq!(fate(&old, &sight).change.unwrap().seen_at, Some(NOW));
+    assert_eq!(decide(&old, &observation).change.unwrap().seen_at, Some(NOW));
 }
 
 #[test]
 fn running_allocation_reports_nodes_and_end() {
-    let running = QueueJob {
+    let running = SqueueJob {
         started_at: Some(at(9_900)),
         ends_at: Some(at(20_000)),
         nodes: Some("n[1-2]".to_owned()),
@@ -204,48 +204,52 @@ fn running_allocation_reports_nodes_and_end() {
     };
     let waited = Allocation { reason: Some("Priority".to_owned()), ..row(A::Pending) };
     let queue = [running.clone()];
-    let change = fate(&waited, &sight(Some(&queue), AccountingReply::NotAsked, NONE)).change.unwrap();
+    let change = decide(&waited, &observation(Some(&queue), AccountingReply::NotAsked, NONE)).change.unwrap();
     assert_eq!((change.started_at, change.ends_at), (Some(Some(at(9_900))), Some(Some(at(20_000)))));
     assert_eq!((change.nodes, change.reason), (Some(Some("n[1-2]".to_owned())), Some(None)));
     // An administrator changes its limit.
     let mut row = row(A::Running);
     (row.started_at, row.ends_at) = (Some(at(9_900)), Some(at(15_000)));
     row.nodes = Some("n[1-2]".to_owned());
-    let change = fate(&row, &sight(Some(&queue), AccountingReply::NotAsked, ALIVE)).change.unwrap();
+    let change = decide(&row, &observation(Some(&queue), AccountingReply::NotAsked, ALIVE)).change.unwrap();
     assert_eq!((change.ends_at, change.started_at), (Some(Some(at(20_000))), None));
 }
 
 #[test]
 fn reasons_that_need_an_operator_are_reported_once() {
-    let stuck = QueueJob { reason: Some("PartitionTimeLimit".to_owned()), ..job(S::Pending) };
+    let stuck = SqueueJob { reason: Some("PartitionTimeLimit".to_owned()), ..job(S::Pending) };
     let queue = [stuck];
-    let sight = sight(Some(&queue), AccountingReply::NotAsked, NONE);
-    let first = fate(&row(A::Pending), &sight);
+    let observation = observation(Some(&queue), AccountingReply::NotAsked, NONE);
+    let first = decide(&row(A::Pending), &observation);
     assert_eq!(first.alarm.as_deref(), Some("PartitionTimeLimit"));
     assert_eq!(first.change.unwrap().reason, Some(Some("PartitionTimeLimit".to_owned())));
     let told = Allocation { reason: Some("PartitionTimeLimit".to_owned()), ..row(A::Pending) };
-    assert_eq!(fate(&told, &sight), AllocationDecision::default());
-    let usual = [QueueJob { reason: Some("Priority".to_owned()), ..job(S::Pending) }];
-    let usual = super::AllocationObservation { queue: Some(usual.iter().collect()), ..sight.clone() };
-    assert_eq!(fate(&told, &usual).alarm, None);
+    assert_eq!(decide(&told, &observation), AllocationDecision::default());
+    let usual = [SqueueJob { reason: Some("Priority".to_owned()), ..job(S::Pending) }];
+    let usual = super::AllocationObservation { queue: Some(usual.iter().collect()), ..observation.clone() };
+    assert_eq!(decide(&told, &usual).alarm, None);
 }
 
 #[test]
 fn exit_code_of_a_visible_end_is_from_accounting() {
-    let queue = [QueueJob { ends_at: Some(at(9_999)), ..job(S::Cancelled) }];
-    let asked = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::NotAsked, GONE));
+    let queue = [SqueueJob { ends_at: Some(at(9_999)), ..job(S::Cancelled) }];
+    let asked = decide(&row(A::Running), &observation(Some(&queue), AccountingReply::NotAsked, GONE));
     assert!(asked.asks_accounting);
     assert_eq!(asked.change.unwrap().ended_at, Some(at(9_999)), "applies if accounting does not answer");
-    let canceled = booked(S::Cancelled, "CANCELLED by 1001");
-    let told = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::Answered(vec![&canceled]), GONE));
+    let canceled = accounted(S::Cancelled, "CANCELLED by 1001");
+    let told = decide(
+        &row(A::Running),
+        &observation(Some(&queue), AccountingReply::Answered(vec![&canceled]), GONE),
+    );
     let change = told.change.unwrap();
     assert_eq!((change.end, change.exit_code.as_deref()), (Some(S::Cancelled), Some("0:0")));
     assert_eq!(change.reason, Some(Some("CANCELLED by 1001".to_owned())));
     assert!(!told.asks_accounting);
     // Accounting has been behind for a while: the controller's state counts.
-    let queue = [QueueJob { ends_at: Some(at(9_989)), ..job(S::Cancelled) }];
-    let stale = booked(S::Running, "RUNNING");
-    let told = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::Answered(vec![&stale]), GONE));
+    let queue = [SqueueJob { ends_at: Some(at(9_989)), ..job(S::Cancelled) }];
+    let stale = accounted(S::Running, "RUNNING");
+    let told =
+        decide(&row(A::Running), &observation(Some(&queue), AccountingReply::Answered(vec![&stale]), GONE));
     assert_eq!(
         (told.change.as_ref().unwrap().end, &told.change.unwrap().exit_code),
         (Some(S::Cancelled), &None)
@@ -255,7 +259,7 @@ fn exit_code_of_a_visible_end_is_from_accounting() {
 #[test]
 fn missing_allocation_is_looked_up_in_accounting() {
     for state in [A::Pending, A::Running, A::Completing] {
-        let asked = fate(&row(state), &sight(Some(&[]), AccountingReply::NotAsked, NONE));
+        let asked = decide(&row(state), &observation(Some(&[]), AccountingReply::NotAsked, NONE));
         assert_eq!(
             asked,
             AllocationDecision { asks_accounting: true, ..AllocationDecision::default() },
@@ -264,7 +268,7 @@ fn missing_allocation_is_looked_up_in_accounting() {
         // Submitted a moment ago: not listed yet.
         let young = Allocation { submitted_at: Some(at(9_971)), ..row(state) };
         assert_eq!(
-            fate(&young, &sight(Some(&[]), AccountingReply::Disabled, NONE)),
+            decide(&young, &observation(Some(&[]), AccountingReply::Disabled, NONE)),
             AllocationDecision::default()
         );
     }
@@ -283,11 +287,13 @@ fn accounting_ends_a_missing_allocation() {
         S::BootFail,
         S::Deadline,
     ] {
-        let job = booked(state, state.name());
+        let job = accounted(state, state.name());
         for workers in [NONE, ALIVE, GONE] {
-            let fate =
-                fate(&row(A::Running), &sight(Some(&[]), AccountingReply::Answered(vec![&job]), workers));
-            let change = fate.change.unwrap();
+            let decide = decide(
+                &row(A::Running),
+                &observation(Some(&[]), AccountingReply::Answered(vec![&job]), workers),
+            );
+            let change = decide.change.unwrap();
             assert_eq!((change.to, change.end, change.ended_at), (A::Ended, Some(state), Some(at(9_200))));
         }
     }
@@ -295,8 +301,8 @@ fn accounting_ends_a_missing_allocation() {
 
 #[test]
 fn missing_allocation_without_accounting_needs_two_polls() {
-    let (running, pending) = (booked(S::Running, "RUNNING"), booked(S::Pending, "PENDING"));
-    let resizing = booked(S::Resizing, "RESIZING");
+    let (running, pending) = (accounted(S::Running, "RUNNING"), accounted(S::Pending, "PENDING"));
+    let resizing = accounted(S::Resizing, "RESIZING");
     for accounting in [
         AccountingReply::Answered(vec![&running]),
         AccountingReply::Answered(vec![&pending]),
@@ -304,23 +310,23 @@ fn missing_allocation_without_accounting_needs_two_polls() {
         AccountingReply::Answered(vec![]),
         AccountingReply::Disabled,
     ] {
-        let sight = |workers| sight(Some(&[]), accounting.clone(), workers);
-        let first = fate(&row(A::Running), &sight(GONE)).change.unwrap();
+        let observation = |workers| observation(Some(&[]), accounting.clone(), workers);
+        let first = decide(&row(A::Running), &observation(GONE)).change.unwrap();
         assert_eq!((first.to, first.missed_polls), (A::Running, Some(1)), "{accounting:?}");
         let twice = Allocation { missed: 1, ..row(A::Running) };
-        let second = fate(&twice, &sight(GONE)).change.unwrap();
+        let second = decide(&twice, &observation(GONE)).change.unwrap();
         assert_eq!((second.to, second.end), (A::Ended, None));
         let reason = second.reason.unwrap().unwrap();
         assert!(reason.starts_with("Slurm no longer knows it, and its worker is silent"), "{reason}");
-        let alive = fate(&twice, &sight(ALIVE)).change.unwrap();
+        let alive = decide(&twice, &observation(ALIVE)).change.unwrap();
         assert_eq!((alive.to, alive.missed_polls), (A::Running, Some(2)));
         let still = Allocation { missed: 2, ..row(A::Running) };
-        assert_eq!(fate(&still, &sight(ALIVE)), AllocationDecision::default(), "while it is alive");
+        assert_eq!(decide(&still, &observation(ALIVE)), AllocationDecision::default(), "while it is alive");
     }
     // Listed again: the count restarts.
     let queue = [job(S::Running)];
     let back = Allocation { missed: 1, ..row(A::Running) };
-    let back = fate(&back, &sight(Some(&queue), AccountingReply::NotAsked, ALIVE)).change.unwrap();
+    let back = decide(&back, &observation(Some(&queue), AccountingReply::NotAsked, ALIVE)).change.unwrap();
     assert_eq!((back.to, back.missed_polls), (A::Running, Some(0)));
 }
 
@@ -329,8 +335,9 @@ fn unanswered_submission_is_searched_by_tag() {
     // Found immediately in any state.
     for (state, expected) in [(S::Pending, A::Pending), (S::Running, A::Running), (S::Failed, A::Ended)] {
         let queue = [job(state)];
-        let change =
-            fate(&row(A::Submitting), &sight(Some(&queue), AccountingReply::Disabled, NONE)).change.unwrap();
+        let change = decide(&row(A::Submitting), &observation(Some(&queue), AccountingReply::Disabled, NONE))
+            .change
+            .unwrap();
         assert_eq!(
             (change.to, change.job_id, change.only_slurm_job),
             (expected, Some(Some(8)), None),
@@ -339,90 +346,97 @@ fn unanswered_submission_is_searched_by_tag() {
     }
     // Of two the running one, and the first.
     let queue = [
-        QueueJob { job_id: 7, ..job(S::Failed) },
-        QueueJob { job_id: 9, ..job(S::Pending) },
+        SqueueJob { job_id: 7, ..job(S::Failed) },
+        SqueueJob { job_id: 9, ..job(S::Pending) },
         job(S::Pending),
     ];
-    let change =
-        fate(&row(A::Submitting), &sight(Some(&queue), AccountingReply::NotAsked, NONE)).change.unwrap();
+    let change = decide(&row(A::Submitting), &observation(Some(&queue), AccountingReply::NotAsked, NONE))
+        .change
+        .unwrap();
     assert_eq!(change.job_id, Some(Some(8)));
     // Not yet: it may still be accepted.
     let young = Allocation { submitted_at: Some(at(9_941)), ..row(A::Submitting) };
     assert_eq!(
-        fate(&young, &sight(Some(&[]), AccountingReply::NotAsked, NONE)),
+        decide(&young, &observation(Some(&[]), AccountingReply::NotAsked, NONE)),
         AllocationDecision::default()
     );
     // Missing once, then accounting is queried, and only then it is submitted again.
-    let first = fate(&row(A::Submitting), &sight(Some(&[]), AccountingReply::NotAsked, NONE));
+    let first = decide(&row(A::Submitting), &observation(Some(&[]), AccountingReply::NotAsked, NONE));
     assert_eq!((to(&first), first.change.unwrap().missed_polls), (Some(A::Submitting), Some(1)));
     let missed = Allocation { missed: 1, ..row(A::Submitting) };
-    let second = fate(&missed, &sight(Some(&[]), AccountingReply::NotAsked, NONE));
+    let second = decide(&missed, &observation(Some(&[]), AccountingReply::NotAsked, NONE));
     assert_eq!(second, AllocationDecision { asks_accounting: true, ..AllocationDecision::default() });
     assert_eq!(
-        fate(&missed, &sight(Some(&[]), AccountingReply::NoReply, NONE)),
+        decide(&missed, &observation(Some(&[]), AccountingReply::NoReply, NONE)),
         AllocationDecision::default()
     );
     let again = AllocationDecision { effects: vec![SlurmEffect::Submit], ..AllocationDecision::default() };
-    assert_eq!(fate(&missed, &sight(Some(&[]), AccountingReply::Answered(vec![]), NONE)), again);
-    assert_eq!(fate(&missed, &sight(Some(&[]), AccountingReply::Disabled, NONE)), again);
+    assert_eq!(decide(&missed, &observation(Some(&[]), AccountingReply::Answered(vec![]), NONE)), again);
+    assert_eq!(decide(&missed, &observation(Some(&[]), AccountingReply::Disabled, NONE)), again);
     // It started and ended.
-    let gone = booked(S::Completed, "COMPLETED");
-    let change =
-        fate(&missed, &sight(Some(&[]), AccountingReply::Answered(vec![&gone]), NONE)).change.unwrap();
+    let gone = accounted(S::Completed, "COMPLETED");
+    let change = decide(&missed, &observation(Some(&[]), AccountingReply::Answered(vec![&gone]), NONE))
+        .change
+        .unwrap();
     assert_eq!((change.to, change.job_id), (A::Ended, Some(Some(8))));
     // No answer in between: the count restarts.
-    let reset = fate(&missed, &sight(None, AccountingReply::NotAsked, NONE)).change.unwrap();
+    let reset = decide(&missed, &observation(None, AccountingReply::NotAsked, NONE)).change.unwrap();
     assert_eq!((reset.to, reset.missed_polls), (A::Submitting, Some(0)));
 }
 
 #[test]
 fn jobs_of_earlier_submissions_are_not_matched() {
-    let old = QueueJob { submitted_at: Some(at(8_000)), ..job(S::Failed) };
+    let old = SqueueJob { submitted_at: Some(at(8_000)), ..job(S::Failed) };
     let young = Allocation { submitted_at: Some(at(9_990)), ..row(A::Submitting) };
     let queue = [old];
     assert_eq!(
-        fate(&young, &sight(Some(&queue), AccountingReply::NotAsked, NONE)),
+        decide(&young, &observation(Some(&queue), AccountingReply::NotAsked, NONE)),
         AllocationDecision::default()
     );
-    let booked = AccountedJob { submitted_at: Some(at(8_000)), ..booked(S::Failed, "FAILED") };
+    let accounted = SacctJob { submitted_at: Some(at(8_000)), ..accounted(S::Failed, "FAILED") };
     let missed = Allocation { missed: 1, ..row(A::Submitting) };
-    let fate = fate(&missed, &sight(Some(&queue), AccountingReply::Answered(vec![&booked]), NONE));
-    assert_eq!(fate.effects, [SlurmEffect::Submit]);
+    let decide =
+        decide(&missed, &observation(Some(&queue), AccountingReply::Answered(vec![&accounted]), NONE));
+    assert_eq!(decide.effects, [SlurmEffect::Submit]);
 }
 
 #[test]
 fn unneeded_allocation_is_canceled() {
     let unwanted = |state| Allocation { unwanted: Some("canceled by ann".to_owned()), ..row(state) };
     let withdrawn =
-        fate(&unwanted(A::Intended), &sight(None, AccountingReply::NotAsked, NONE)).change.unwrap();
+        decide(&unwanted(A::Intended), &observation(None, AccountingReply::NotAsked, NONE)).change.unwrap();
     assert_eq!((withdrawn.to, withdrawn.reason), (A::Withdrawn, Some(Some("canceled by ann".to_owned()))));
     for state in [S::Pending, S::Running] {
         let queue = [job(state)];
-        let fate = fate(&unwanted(A::Pending), &sight(Some(&queue), AccountingReply::NotAsked, NONE));
-        assert_eq!(fate.effects, [SlurmEffect::Cancel(8)], "{state}");
+        let decide =
+            decide(&unwanted(A::Pending), &observation(Some(&queue), AccountingReply::NotAsked, NONE));
+        assert_eq!(decide.effects, [SlurmEffect::Cancel(8)], "{state}");
     }
     let queue = [job(S::Completing)];
-    let ends = fate(&unwanted(A::Running), &sight(Some(&queue), AccountingReply::NotAsked, NONE));
+    let ends = decide(&unwanted(A::Running), &observation(Some(&queue), AccountingReply::NotAsked, NONE));
     assert_eq!(ends.effects, [], "it is being canceled");
     // Certainly never accepted.
     let lost = Allocation { missed: 1, ..unwanted(A::Submitting) };
-    assert_eq!(to(&fate(&lost, &sight(Some(&[]), AccountingReply::Disabled, NONE))), Some(A::Withdrawn));
+    assert_eq!(
+        to(&decide(&lost, &observation(Some(&[]), AccountingReply::Disabled, NONE))),
+        Some(A::Withdrawn)
+    );
     // Queued, and not needed any more.
     let queue = [job(S::Pending)];
     let idle = AllocationObservation {
         not_needed_reason: Some("workflow 1 is over"),
-        ..sight(Some(&queue), AccountingReply::NotAsked, NONE)
+        ..observation(Some(&queue), AccountingReply::NotAsked, NONE)
     };
-    let over = fate(&row(A::Pending), &idle);
+    let over = decide(&row(A::Pending), &idle);
     assert_eq!(
         (over.effects, over.change.unwrap().unwanted_reason.as_deref()),
         (vec![SlurmEffect::Cancel(8)], Some("workflow 1 is over"))
     );
-    assert_eq!(to(&fate(&row(A::Intended), &idle)), Some(A::Withdrawn));
+    assert_eq!(to(&decide(&row(A::Intended), &idle)), Some(A::Withdrawn));
     // A running one ends by itself.
     let queue = [job(S::Running)];
     let busy = AllocationObservation { queue: Some(queue.iter().collect()), workers: ALIVE, ..idle };
-    assert_eq!(fate(&row(A::Running), &busy).effects, []);
+    assert_eq!(decide(&row(A::Running), &busy).effects, []);
 }
 
 #[test]
@@ -444,7 +458,7 @@ fn unwanted_allocation_with_a_job_id_is_canceled() {
 
 #[test]
 fn allocation_without_worker_is_canceled() {
-    let running = |since| QueueJob { started_at: Some(at(since)), ..job(S::Running) };
+    let running = |since| SqueueJob { started_at: Some(at(since)), ..job(S::Running) };
     for (since, served_since, workers, acts) in [
         (9_400, 0, NONE, vec![SlurmEffect::Cancel(8)]),
         (9_401, 0, NONE, vec![]),
@@ -455,22 +469,23 @@ fn allocation_without_worker_is_canceled() {
         (9_000, 9_400, NONE, vec![SlurmEffect::Cancel(8)]),
     ] {
         let queue = [running(since)];
-        let seen = sight(Some(&queue), AccountingReply::NotAsked, workers);
-        let fate = fate(&row(A::Running), &AllocationObservation { served_since: at(served_since), ..seen });
-        assert_eq!(fate.effects, acts, "{since} {workers:?}");
-        let why = fate.change.and_then(|change| change.unwanted_reason);
+        let seen = observation(Some(&queue), AccountingReply::NotAsked, workers);
+        let decide =
+            decide(&row(A::Running), &AllocationObservation { served_since: at(served_since), ..seen });
+        assert_eq!(decide.effects, acts, "{since} {workers:?}");
+        let why = decide.change.and_then(|change| change.unwanted_reason);
         assert_eq!(why.is_some(), !acts.is_empty());
     }
 }
 
 #[test]
 fn unknown_tagged_jobs_are_stray() {
-    let job = |job_id, tag: &str, state| QueueJob {
+    let job = |job_id, tag: &str, state| SqueueJob {
         job_id,
         state: Some(state),
         name: tag.to_owned(),
         comment: tag.to_owned(),
-        ..QueueJob::default()
+        ..SqueueJob::default()
     };
     let queue = [
         job(1, "windlass-5f2a-1", S::Running),
@@ -481,7 +496,7 @@ fn unknown_tagged_jobs_are_stray() {
         job(6, "windlass-5f2a-4", S::Running),
         job(7, "windlass-77ff-1", S::Running),
         job(8, "mine", S::Running),
-        QueueJob { name: "series".to_owned(), ..job(9, "windlass-5f2a-1", S::Pending) },
+        SqueueJob { name: "series".to_owned(), ..job(9, "windlass-5f2a-1", S::Pending) },
     ];
     let known = [
         ("windlass-5f2a-1", TaggedAllocation::Open(Some(1))),

@@ -43,7 +43,7 @@ fn job(id: i64, cpus: u32, level: u32) -> RemainingJob {
 
 /// A workflow in the database, to which schedules are applied.
 #[derive(Default)]
-struct World {
+struct Fixture {
     jobs: Vec<RemainingJob>,
     actions: Vec<AllocationAction>,
     schedulers: Vec<SlurmScheduler>,
@@ -51,7 +51,7 @@ struct World {
     defaults: BTreeMap<String, Value>,
 }
 
-impl World {
+impl Fixture {
     fn plan(&self, options: &AllocationOptions, submit: bool) -> AllocationSchedule {
         self.plan_on(&profile(), options, submit).unwrap()
     }
@@ -113,7 +113,7 @@ fn allocation(id: i64, new: &NewAllocation) -> Allocation {
 
 #[test]
 fn remaining_jobs_get_new_schedulers() {
-    let mut world = World {
+    let mut fixture = Fixture {
         jobs: (0..40).map(|id| job(id, 1, u32::from(id >= 20))).collect(),
         actions: vec![
             AllocationAction {
@@ -136,12 +136,12 @@ fn remaining_jobs_get_new_schedulers() {
             account: "lab".into(),
             ..SlurmScheduler::default()
         }],
-        ..World::default()
+        ..Fixture::default()
     };
-    world.jobs[0].status = JobStatus::Completed;
-    world.jobs[1].labels = vec!["here".into()];
+    fixture.jobs[0].status = JobStatus::Completed;
+    fixture.jobs[1].labels = vec!["here".into()];
     let options = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
-    let found = world.plan(&options, true);
+    let found = fixture.plan(&options, true);
     assert_eq!(found.mark_executed, [7], "executed actions stay executed");
     let names: Vec<&str> = found.schedulers.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["r1_scheduler_regen", "r1_scheduler_deferred_regen"]);
@@ -156,17 +156,17 @@ fn remaining_jobs_get_new_schedulers() {
 
 #[test]
 fn named_jobs_are_planned_in_any_state() {
-    let mut world = World { jobs: vec![job(1, 1, 0)], ..World::default() };
-    world.jobs[0].status = JobStatus::Failed;
-    assert!(world.plan(&AllocationOptions::default(), true).is_empty());
+    let mut fixture = Fixture { jobs: vec![job(1, 1, 0)], ..Fixture::default() };
+    fixture.jobs[0].status = JobStatus::Failed;
+    assert!(fixture.plan(&AllocationOptions::default(), true).is_empty());
     let store = RegenerateInput {
         workflow: WorkflowId(1),
         seen: "",
-        jobs: &world.jobs,
+        jobs: &fixture.jobs,
         actions: &[],
         schedulers: &[],
         allocations: &[],
-        slurm_defaults: &world.defaults,
+        slurm_defaults: &fixture.defaults,
     };
     let options = AllocationOptions::default();
     let regenerate_options = RegenerateOptions {
@@ -181,49 +181,49 @@ fn named_jobs_are_planned_in_any_state() {
 
 #[test]
 fn open_allocations_are_used_first() {
-    let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let mut fixture = Fixture { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..Fixture::default() };
     let options = AllocationOptions::default();
-    let first = world.plan(&options, true);
+    let first = fixture.plan(&options, true);
     assert_eq!(first.allocations.len(), 2);
-    world.apply(&first);
-    assert!(world.plan(&options, true).is_empty());
+    fixture.apply(&first);
+    assert!(fixture.plan(&options, true).is_empty());
     // One of them ends.
-    world.allocations[0].state = AllocationState::Ended;
-    let second = world.plan(&options, true);
+    fixture.allocations[0].state = AllocationState::Ended;
+    let second = fixture.plan(&options, true);
     assert_eq!((second.assign.len(), second.allocations.len()), (8, 1));
     assert_eq!(second.schedulers[0].name, "standard_scheduler_regen_2");
-    world.apply(&second);
-    assert!(world.plan(&options, true).is_empty());
+    fixture.apply(&second);
+    assert!(fixture.plan(&options, true).is_empty());
 }
 
 #[test]
 fn grown_jobs_do_not_use_smaller_allocations() {
-    let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let mut fixture = Fixture { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..Fixture::default() };
     let options = AllocationOptions::default();
-    world.apply(&world.plan(&options, true));
-    world.jobs[0].resources.memory = Bytes(4 << 30);
-    let second = world.plan(&options, true);
+    fixture.apply(&fixture.plan(&options, true));
+    fixture.jobs[0].resources.memory = Bytes(4 << 30);
+    let second = fixture.plan(&options, true);
     assert_eq!((second.assign.len(), second.assign[0].0), (1, JobId(0)));
     assert_eq!(second.allocations.len(), 1, "its scheduler's allocation is open, but can never fit it");
-    world.apply(&second);
-    assert!(world.plan(&options, true).is_empty());
+    fixture.apply(&second);
+    assert!(fixture.plan(&options, true).is_empty());
     // Longer than its allocations last.
-    world.jobs[1].resources.runtime = Some(Duration::from_hours(5));
-    assert_eq!(world.plan(&options, true).assign[0].0, JobId(1));
+    fixture.jobs[1].resources.runtime = Some(Duration::from_hours(5));
+    assert_eq!(fixture.plan(&options, true).assign[0].0, JobId(1));
 }
 
 #[test]
 fn job_without_scheduler_uses_any_allocation() {
-    let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let mut fixture = Fixture { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..Fixture::default() };
     let options = AllocationOptions::default();
-    world.apply(&world.plan(&options, true));
-    assert_eq!(world.allocations.len(), 1);
-    world.jobs.push(job(7, 1, 0));
-    assert_eq!(world.plan(&options, true).assign.len(), 1, "it requests what two jobs need at once");
-    world.jobs.remove(0);
-    assert!(world.plan(&options, true).is_empty(), "now it fits");
-    world.jobs.push(job(8, 32, 0));
-    assert_eq!(world.plan(&options, true).assign, [(JobId(8), "wide_scheduler_regen".to_owned())]);
+    fixture.apply(&fixture.plan(&options, true));
+    assert_eq!(fixture.allocations.len(), 1);
+    fixture.jobs.push(job(7, 1, 0));
+    assert_eq!(fixture.plan(&options, true).assign.len(), 1, "it requests what two jobs need at once");
+    fixture.jobs.remove(0);
+    assert!(fixture.plan(&options, true).is_empty(), "now it fits");
+    fixture.jobs.push(job(8, 32, 0));
+    assert_eq!(fixture.plan(&options, true).assign, [(JobId(8), "wide_scheduler_regen".to_owned())]);
 }
 
 #[test]
@@ -234,8 +234,8 @@ fn jobs_keep_their_partition_if_possible() {
         ..SlurmScheduler::default()
     };
     let partition_of = |schedulers: Vec<SlurmScheduler>, cpus| {
-        let world = World { jobs: vec![job(1, cpus, 0)], schedulers, ..World::default() };
-        world
+        let fixture = Fixture { jobs: vec![job(1, cpus, 0)], schedulers, ..Fixture::default() };
+        fixture
             .plan(&AllocationOptions { group_by: GroupBy::Partition, ..AllocationOptions::default() }, true)
             .schedulers[0]
             .name
@@ -256,8 +256,8 @@ fn walltime_is_kept_by_default() {
         ..SlurmScheduler::default()
     };
     let walltime = |schedulers: Vec<SlurmScheduler>, options: AllocationOptions| {
-        let world = World { jobs: vec![job(1, 1, 0)], schedulers, ..World::default() };
-        world.plan(&options, true).schedulers[0].walltime.clone()
+        let fixture = Fixture { jobs: vec![job(1, 1, 0)], schedulers, ..Fixture::default() };
+        fixture.plan(&options, true).schedulers[0].walltime.clone()
     };
     let usual = AllocationOptions::default;
     let longest = walltime(vec![], usual());
@@ -274,16 +274,16 @@ fn walltime_is_kept_by_default() {
 
 #[test]
 fn unused_schedulers_are_reused() {
-    let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
+    let mut fixture = Fixture { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..Fixture::default() };
     let options = AllocationOptions::default();
-    let first = world.plan(&options, false);
+    let first = fixture.plan(&options, false);
     assert_eq!((first.schedulers.len(), first.allocations.len()), (1, 0));
-    world.apply(&first);
-    assert!(world.plan(&options, false).is_empty(), "it waits for manual submission");
-    let second = world.plan(&options, true);
+    fixture.apply(&first);
+    assert!(fixture.plan(&options, false).is_empty(), "it waits for manual submission");
+    let second = fixture.plan(&options, true);
     assert_eq!((second.schedulers.len(), second.allocations.len(), second.assign.len()), (0, 2, 0));
-    world.apply(&second);
-    assert!(world.plan(&options, true).is_empty());
+    fixture.apply(&second);
+    assert!(fixture.plan(&options, true).is_empty());
 }
 
 /// It does not set memory: its nodes are those of its partition, and its walltime is set.
@@ -300,10 +300,10 @@ fn unused_scheduler_with_small_nodes_is_not_reused() {
         let mut one = job(1, cpus, 0);
         one.resources.memory = Bytes(memory_gib << 30);
         one.scheduler = Some("made".into());
-        let world = World { jobs: vec![one], schedulers: vec![made(walltime)], ..World::default() };
+        let fixture = Fixture { jobs: vec![one], schedulers: vec![made(walltime)], ..Fixture::default() };
         let mut cluster = profile();
         cluster.partitions[1].memory_mb = 64_000;
-        let found = world.plan_on(&cluster, &AllocationOptions::default(), true).unwrap();
+        let found = fixture.plan_on(&cluster, &AllocationOptions::default(), true).unwrap();
         let of = |one: &NewAllocation| (one.request.scheduler.clone(), one.request.partition.clone());
         assert_eq!(found.allocations.len(), 1, "{found:?}");
         let (scheduler, partition) = of(&found.allocations[0]);
@@ -318,15 +318,15 @@ fn unused_scheduler_with_small_nodes_is_not_reused() {
 
 #[test]
 fn unplaceable_jobs_are_reported() {
-    let world = World { jobs: vec![job(1, 99, 0)], ..World::default() };
+    let fixture = Fixture { jobs: vec![job(1, 99, 0)], ..Fixture::default() };
     let store = RegenerateInput {
         workflow: WorkflowId(1),
         seen: "",
-        jobs: &world.jobs,
+        jobs: &fixture.jobs,
         actions: &[],
         schedulers: &[],
         allocations: &[],
-        slurm_defaults: &world.defaults,
+        slurm_defaults: &fixture.defaults,
     };
     let options = AllocationOptions::default();
     let regenerate_options =
@@ -337,8 +337,8 @@ fn unplaceable_jobs_are_reported() {
 
 #[test]
 fn unfit_job_does_not_block_others() {
-    let world = World { jobs: vec![job(1, 1, 0), job(2, 99, 0), job(3, 99, 1)], ..World::default() };
-    let schedule = world.plan(&AllocationOptions::default(), true);
+    let fixture = Fixture { jobs: vec![job(1, 1, 0), job(2, 99, 0), job(3, 99, 1)], ..Fixture::default() };
+    let schedule = fixture.plan(&AllocationOptions::default(), true);
     assert_eq!(schedule.allocations.len(), 1);
     assert_eq!(schedule.assign.iter().map(|(job, _)| job.0).collect::<Vec<_>>(), [1]);
     let [said] = &schedule.unfit[..] else { panic!("{schedule:?}") };
@@ -354,7 +354,7 @@ proptest! {
         submit in any::<bool>(),
         dead in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
     ) {
-        let mut world = World {
+        let mut fixture = Fixture {
             jobs: jobs.iter().zip(1..).map(|((cpus, level, is_done), id)| {
                 let mut job = job(id, *cpus, *level);
                 if *is_done {
@@ -362,25 +362,25 @@ proptest! {
                 }
                 job
             }).collect(),
-            ..World::default()
+            ..Fixture::default()
         };
         let group_by = if by_name { GroupBy::Requirements } else { GroupBy::Partition };
         let options = AllocationOptions { group_by, single_allocation: single, ..AllocationOptions::default() };
-        let first = world.plan(&options, submit);
-        world.apply(&first);
-        prop_assert!(world.plan(&options, submit).is_empty());
+        let first = fixture.plan(&options, submit);
+        fixture.apply(&first);
+        prop_assert!(fixture.plan(&options, submit).is_empty());
         // Also after some of it was lost and requested again.
         for index in &dead {
-            if !world.allocations.is_empty() {
-                let at = index.index(world.allocations.len());
-                world.allocations[at].state = AllocationState::Ended;
+            if !fixture.allocations.is_empty() {
+                let at = index.index(fixture.allocations.len());
+                fixture.allocations[at].state = AllocationState::Ended;
             }
         }
-        let again = world.plan(&options, submit);
-        world.apply(&again);
-        prop_assert!(world.plan(&options, submit).is_empty());
-        let mut ids: Vec<AllocationId> = world.allocations.iter().map(|one| one.id).collect();
+        let again = fixture.plan(&options, submit);
+        fixture.apply(&again);
+        prop_assert!(fixture.plan(&options, submit).is_empty());
+        let mut ids: Vec<AllocationId> = fixture.allocations.iter().map(|one| one.id).collect();
         ids.dedup();
-        prop_assert_eq!(ids.len(), world.allocations.len());
+        prop_assert_eq!(ids.len(), fixture.allocations.len());
     }
 }

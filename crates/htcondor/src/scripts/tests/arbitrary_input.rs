@@ -39,7 +39,7 @@ fn anything() -> impl Strategy<Value = NodeAttempt> {
                 report,
                 tail,
                 (retry, max_retries),
-                dice,
+                random,
                 before,
             )| NodeAttempt {
                 retry,
@@ -48,7 +48,7 @@ fn anything() -> impl Strategy<Value = NodeAttempt> {
                 report,
                 previous_report: before
                     .map(|memory| PostReport { next: Some(requested_memory(memory)), ..earlier() }),
-                random: dice,
+                random,
                 ..attempt(returned, &tail)
             },
         )

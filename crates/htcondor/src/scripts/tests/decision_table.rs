@@ -197,18 +197,18 @@ fn failures_have_the_expected_decisions() {
             FollowUpAction::Retry,
         ),
     ];
-    for (what, attempt, verdict, category, action) in cases {
+    for (what, attempt, exit_code, category, action) in cases {
         let ScriptDecision { exit_code: found, report } = decided("processing", &attempt);
         let about = &report.classification;
         assert_eq!(
             (found, about.category.as_str(), about.action),
-            (verdict, category, action),
+            (exit_code, category, action),
             "{what}: {}",
             about.why
         );
-        let is_final = verdict != ScriptExitCode::Retry || attempt.retry == attempt.max_retries;
+        let is_final = exit_code != ScriptExitCode::Retry || attempt.retry == attempt.max_retries;
         assert_eq!(report.is_final, is_final, "{what}");
-        assert_eq!(about.retryable, verdict == ScriptExitCode::Retry, "{what}");
+        assert_eq!(about.retryable, exit_code == ScriptExitCode::Retry, "{what}");
         let grows = action == FollowUpAction::RetryWithMore;
         assert_eq!(report.next.is_some(), grows, "{what}");
         let passes = matches!(category, "transient" | "infrastructure" | "unknown");
@@ -232,14 +232,14 @@ fn removal_at_the_wall_time_limit_is_a_timeout() {
 #[test]
 fn only_processing_and_merge_failures_abort_the_run() {
     let broken = NodeAttempt { report: Some(reported(7001, "no configuration", &[])), ..attempt(70, "") };
-    for (kind, verdict) in [
+    for (kind, exit_code) in [
         ("processing", ScriptExitCode::Abort),
         ("merge", ScriptExitCode::Abort),
         ("landing", ScriptExitCode::Permanent),
         ("cleanup", ScriptExitCode::Permanent),
         ("plain", ScriptExitCode::Permanent),
     ] {
-        assert_eq!(decided(kind, &broken).exit_code, verdict, "{kind}");
+        assert_eq!(decided(kind, &broken).exit_code, exit_code, "{kind}");
     }
 }
 
@@ -356,7 +356,7 @@ fn jobs_of_a_spec_follow_their_failure_handler() {
     assert_eq!((first.exit_code, first.report.is_final), (ScriptExitCode::Retry, false));
     let recovery = first.report.recovery.unwrap();
     assert_eq!((recovery.failed.0, recovery.return_code), (1, 10));
-    assert_eq!(first.report.not_before, Some(failed.now.after(Duration::from_secs(5))));
+    assert_eq!(first.report.not_before, Some(failed.now.plus(Duration::from_secs(5))));
     // The rule allows two attempts, though DAGMan would make more.
     let second = decided("handled", &NodeAttempt { retry: 1, ..attempt(10, "") });
     assert_eq!(second.exit_code, ScriptExitCode::Permanent);

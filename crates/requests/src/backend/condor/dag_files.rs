@@ -2,7 +2,7 @@
 
 use super::CondorOptions;
 use crate::backend::engine_jobs::{JobSize, RunSubmission, largest_job_size, unit_job_sizes};
-use crate::run_outline::RunOutline;
+use crate::planned_run_units::PlannedRunUnits;
 use std::path::Path;
 use windlass_htcondor::render::{
     self, DagRenderError, DagUnit, NodeResources, ProgramPaths, RequestDagRun, RoleRetries,
@@ -27,7 +27,7 @@ pub(crate) struct DagFileParameters<'a> {
 /// All of it.
 pub(super) fn write_dag_files(
     parameters: &DagFileParameters<'_>,
-    outline: &RunOutline,
+    outline: &PlannedRunUnits,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
     with_dag_run(parameters, outline, options, render::render_run)
@@ -36,7 +36,7 @@ pub(super) fn write_dag_files(
 /// Values that may have changed since it was planned.
 pub(super) fn rewrite_dag_files(
     parameters: &DagFileParameters<'_>,
-    outline: &RunOutline,
+    outline: &PlannedRunUnits,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
     with_dag_run(parameters, outline, options, render::rewrite_run_files)
@@ -45,7 +45,7 @@ pub(super) fn rewrite_dag_files(
 /// Values for new nodes while DAGMan runs.
 pub(super) fn rewrite_submit_files(
     parameters: &DagFileParameters<'_>,
-    outline: &RunOutline,
+    outline: &PlannedRunUnits,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
     with_dag_run(parameters, outline, options, render::rewrite_submit_files)
@@ -53,7 +53,7 @@ pub(super) fn rewrite_submit_files(
 
 fn with_dag_run(
     parameters: &DagFileParameters<'_>,
-    outline: &RunOutline,
+    outline: &PlannedRunUnits,
     options: &CondorOptions,
     write: impl FnOnce(&RequestDagRun<'_>) -> Result<(), DagRenderError>,
 ) -> Result<(), DagRenderError> {

@@ -7,7 +7,7 @@
 
 use super::schedd_queue::{DagPresence, ScheddQueue};
 use crate::backend::MOST_ATTEMPTS;
-use crate::mailbox::ReconcilerWaker;
+use crate::mailbox::RequestReconcilerWaker;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -31,7 +31,7 @@ struct DagWatcherShared {
     runs: Mutex<WatchedRuns>,
     /// There is a new run to watch, or the watcher stops.
     wake: Condvar,
-    waker: ReconcilerWaker,
+    waker: RequestReconcilerWaker,
     schedd_queue: ScheddQueue,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct ObservedRun {
 }
 
 impl DagWatcher {
-    pub(super) fn new(waker: ReconcilerWaker, queue: ScheddQueue) -> Self {
+    pub(super) fn new(waker: RequestReconcilerWaker, queue: ScheddQueue) -> Self {
         let shared =
             DagWatcherShared { runs: Mutex::default(), wake: Condvar::new(), waker, schedd_queue: queue };
         Self { shared: Arc::new(shared), thread: Mutex::new(None) }

@@ -151,13 +151,13 @@ fn run_end_without_failed_units_has_reason() {
 #[test]
 fn new_run_goes_to_schedd_with_fewest_runs() {
     let options = CondorOptions { schedds: vec!["s1".into(), "s2".into()], ..CondorOptions::default() };
-    let condor = CondorBackend::new(options, ReconcilerWaker::default());
+    let condor = CondorBackend::new(options, RequestReconcilerWaker::default());
     let at = |schedd: &str| rows::BackendRunRef::Htcondor { schedd: Some(schedd.into()), cluster: None };
     let busy = [run("a", Some("s1"), Some("1")), run("b", Some("s2"), None), run("c", Some("s1"), None)];
     assert_eq!(condor.choose_schedd(&[]), at("s1"));
     assert_eq!(condor.choose_schedd(&busy[..1]), at("s2"));
     assert_eq!(condor.choose_schedd(&busy), at("s2"));
-    let local = CondorBackend::new(CondorOptions::default(), ReconcilerWaker::default());
+    let local = CondorBackend::new(CondorOptions::default(), RequestReconcilerWaker::default());
     assert_eq!(local.choose_schedd(&busy), rows::BackendRunRef::Htcondor { schedd: None, cluster: None });
 }
 
@@ -168,7 +168,7 @@ fn run_of_removed_schedd_goes_to_another() {
         let tools = Some("/nowhere".into());
         CondorBackend::new(
             CondorOptions { schedds, tools_directory: tools, ..CondorOptions::default() },
-            ReconcilerWaker::default(),
+            RequestReconcilerWaker::default(),
         )
     };
     let table = [

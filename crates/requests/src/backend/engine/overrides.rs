@@ -2,7 +2,7 @@
 //! workflow stays the same.
 
 use crate::backend::engine_jobs::{FINISHING_PRIORITY_BONUS, RunGraph, RunSubmission};
-use crate::run_outline::RunOutline;
+use crate::planned_run_units::PlannedRunUnits;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::workflow_state::JobTable;
 use windlass_store::Store;
@@ -27,7 +27,7 @@ impl RunOverrideChanges {
         store: &dyn Store,
         workflow: WorkflowId,
         submission: &RunSubmission,
-        outline: &RunOutline,
+        outline: &PlannedRunUnits,
     ) -> Result<Self, windlass_store::StoreError> {
         let handlers =
             plan_handlers(&store.handlers(workflow)?, RunGraph::new(submission, outline).handlers());
@@ -64,9 +64,9 @@ impl RunOverrideChanges {
 }
 
 /// The first job is a landing. Jobs with a priority set by a user keep it.
-pub(super) fn plan_priorities(known: &[i32], wished: i32) -> Vec<(i32, i32)> {
-    let Some(&before) = known.first().filter(|before| **before != wished) else { return Vec::new() };
-    let change = |ahead: i32| Some((before.checked_add(ahead)?, wished.checked_add(ahead)?));
+pub(super) fn plan_priorities(known: &[i32], requested: i32) -> Vec<(i32, i32)> {
+    let Some(&before) = known.first().filter(|before| **before != requested) else { return Vec::new() };
+    let change = |ahead: i32| Some((before.checked_add(ahead)?, requested.checked_add(ahead)?));
     let mut changes: Vec<(i32, i32)> = [0, FINISHING_PRIORITY_BONUS].into_iter().filter_map(change).collect();
     // A job that gets a priority here must not count as one that has it.
     if changes.first().map(|first| first.1) == changes.last().map(|last| last.0) {
@@ -75,13 +75,13 @@ pub(super) fn plan_priorities(known: &[i32], wished: i32) -> Vec<(i32, i32)> {
     changes
 }
 
-fn plan_handlers(known: &[FailureHandlerRow], wished: &[FailureHandler]) -> Vec<(i64, FailureHandler)> {
-    let is_of = |row: &&FailureHandlerRow, wished: &FailureHandler| row.handler.name == wished.name;
-    let replaced = |wished: &FailureHandler| {
-        let row = known.iter().find(|row| is_of(row, wished)).filter(|row| row.handler != *wished)?;
-        Some((row.id, wished.clone()))
+fn plan_handlers(known: &[FailureHandlerRow], requested: &[FailureHandler]) -> Vec<(i64, FailureHandler)> {
+    let is_of = |row: &&FailureHandlerRow, requested: &FailureHandler| row.handler.name == requested.name;
+    let replaced = |requested: &FailureHandler| {
+        let row = known.iter().find(|row| is_of(row, requested)).filter(|row| row.handler != *requested)?;
+        Some((row.id, requested.clone()))
     };
-    wished.iter().filter_map(replaced).collect()
+    requested.iter().filter_map(replaced).collect()
 }
 
 /// Landings and processing jobs get the value of the operator. What earlier attempts of a job showed stays,

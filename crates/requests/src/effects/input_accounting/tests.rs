@@ -8,7 +8,7 @@ use std::sync::Arc;
 use windlass_core::requests::change::{RequestChange, RequestCommit};
 use windlass_core::requests::rows::{
     BackendRunRef, BlockRow, NodeCounts, OutputStep, OutputStepKind, OutputStepState, RequestFileRow,
-    RequestProcess, RequestRunCause, RunTotals,
+    RequestProgress, RequestRunCause, RunTotals,
 };
 use windlass_core::round_plan::{PlanInput, PlanSettings, RoundPlan, RoundStart, plan_round};
 use windlass_store::RequestStore as _;
@@ -21,7 +21,7 @@ use windlass_types::{SystemClock, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
-struct Bench {
+struct Fixture {
     store: SqliteStore,
     run: RunRow,
     plan: RoundPlan,
@@ -55,7 +55,7 @@ fn files() -> Vec<CatalogFile> {
     (0..6).map(file).collect()
 }
 
-impl Bench {
+impl Fixture {
     /// A round that was planned and has ended.
     fn new(algo: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -83,13 +83,13 @@ impl Bench {
         let run = run(&dir.path().join("u"), outline.totals());
         let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
         store.add_request(&request, RequestStatus::Queued, "me", NOW).unwrap();
-        let bench = Self { store, run, plan, dir };
-        bench.commit(vec![
+        let fixture = Self { store, run, plan, dir };
+        fixture.commit(vec![
             RequestChange::Process(process().into()),
-            RequestChange::AddRun(bench.run.clone().into()),
-            RequestChange::AddBlock(block(bench.run.totals.units).into()),
+            RequestChange::AddRun(fixture.run.clone().into()),
+            RequestChange::AddBlock(block(fixture.run.totals.units).into()),
         ]);
-        bench
+        fixture
     }
 
     fn commit(&self, changes: Vec<RequestChange>) {
@@ -124,7 +124,7 @@ impl Bench {
     }
 }
 
-fn process() -> RequestProcess {
+fn process() -> RequestProgress {
     serde_json::from_value(json!({
         "uuid": "p", "request_name": "r", "round": 0, "next_first_event": 1, "next_first_lumi": 1, "next_block": 1,
         "category_throttles": {}, "created_at": SystemClock.now(), "updated_at": SystemClock.now(),
@@ -183,9 +183,9 @@ fn block(units: u32) -> BlockRow {
 #[test]
 fn unit_inputs_are_read_from_manifests() {
     for algo in ["FileBased", "EventBased", "LumiBased", "EventAwareLumiBased"] {
-        let bench = Bench::new(algo);
+        let fixture = Fixture::new(algo);
         let mut expected = Vec::new();
-        for unit in bench.plan.units() {
+        for unit in fixture.plan.units() {
             for input in unit.nodes().flat_map(|node| node.inputs()) {
                 let part = match (input.event_window(), input.lumi_ranges()) {
                     (Some((first, last)), _) => FilePart::Events(first, last),
@@ -201,19 +201,19 @@ fn unit_inputs_are_read_from_manifests() {
                 expected.push(UnitInput { unit: unit.number(), lfn: input.file().lfn.clone(), part });
             }
         }
-        assert!(bench.run.totals.units > 2, "{algo}");
-        assert_eq!(unit_readings(&bench.run).unwrap(), expected, "{algo}");
+        assert!(fixture.run.totals.units > 2, "{algo}");
+        assert_eq!(unit_readings(&fixture.run).unwrap(), expected, "{algo}");
     }
 }
 
 #[test]
 fn only_registered_units_are_counted() {
-    let bench = Bench::new("EventBased");
+    let fixture = Fixture::new("EventBased");
     // Units of 14 events: the first one has the first file and four events of the next.
-    bench.complete(0);
-    bench.complete(2);
-    let counts = bench.settle().unwrap();
-    let rows = bench.rows();
+    fixture.complete(0);
+    fixture.complete(2);
+    let counts = fixture.settle().unwrap();
+    let rows = fixture.rows();
     let part = |n: usize| (rows[n].state, rows[n].left.clone());
     assert_eq!(part(0), (RequestFileState::Processed, None));
     assert_eq!(part(1), (RequestFileState::Attempted, Some(files_left(&[(5, 10)]))));
@@ -230,11 +230,11 @@ fn files_left(ranges: &[(u64, u64)]) -> windlass_core::requests::rows::FileRemai
 /// After a crash between the rows and their notice.
 #[test]
 fn repeated_settling_changes_nothing() {
-    let bench = Bench::new("LumiBased");
-    bench.complete(1);
-    let (counts, rows) = (bench.settle(), bench.rows());
-    assert_eq!(bench.settle(), counts);
-    assert_eq!(bench.rows(), rows);
+    let fixture = Fixture::new("LumiBased");
+    fixture.complete(1);
+    let (counts, rows) = (fixture.settle(), fixture.rows());
+    assert_eq!(fixture.settle(), counts);
+    assert_eq!(fixture.rows(), rows);
     assert!(rows.iter().any(|row| row.state == RequestFileState::Processed), "{rows:?}");
     assert!(rows.iter().any(|row| row.state == RequestFileState::Attempted), "{rows:?}");
 }
@@ -242,27 +242,27 @@ fn repeated_settling_changes_nothing() {
 /// It completed after the end of its run: its outputs are never registered, so it does not count.
 #[test]
 fn unit_completed_after_run_end_is_not_counted() {
-    let bench = Bench::new("FileBased");
-    bench.complete(0);
-    let before = bench.settle().unwrap();
-    let late = crate::run_outline::unit_directory(&bench.dir.path().join("u"), 1);
+    let fixture = Fixture::new("FileBased");
+    fixture.complete(0);
+    let before = fixture.settle().unwrap();
+    let late = crate::planned_run_units::unit_directory(&fixture.dir.path().join("u"), 1);
     std::fs::create_dir_all(&late).unwrap();
     std::fs::write(late.join("merge_output.json"), "{}").unwrap();
-    assert_eq!(bench.settle().unwrap(), before);
+    assert_eq!(fixture.settle().unwrap(), before);
 }
 
 #[test]
 fn only_bad_files_of_failed_units_are_excluded() {
-    let bench = Bench::new("FileBased");
-    bench.complete(0);
+    let fixture = Fixture::new("FileBased");
+    fixture.complete(0);
     let tally: FailureTally = serde_json::from_value(json!({
         "units": {"1": true}, "files": {"/store/2": {"units": [1], "sites": {"A": 3}}},
     }))
     .unwrap();
-    bench.commit(vec![RequestChange::FailureTally { run: "u".into(), tally: Arc::new(tally) }]);
-    let counts = bench.settle().unwrap();
+    fixture.commit(vec![RequestChange::FailureTally { run: "u".into(), tally: Arc::new(tally) }]);
+    let counts = fixture.settle().unwrap();
     assert_eq!((counts.excluded, counts.processed + counts.attempted), (1, 5));
-    let rows = bench.rows();
+    let rows = fixture.rows();
     let excluded = rows.iter().find(|row| row.state == RequestFileState::Excluded).unwrap();
     assert_eq!(excluded.lfn, "/store/2");
     assert!(excluded.reason.as_ref().unwrap().contains("mg_000001"), "{excluded:?}");
@@ -270,10 +270,10 @@ fn only_bad_files_of_failed_units_are_excluded() {
 
 #[test]
 fn missing_manifest_is_reported() {
-    let bench = Bench::new("FileBased");
-    let path = manifest_path(Path::new(&bench.run.submit_dir), 1);
+    let fixture = Fixture::new("FileBased");
+    let path = manifest_path(Path::new(&fixture.run.submit_dir), 1);
     std::fs::remove_file(&path).unwrap();
-    let problem = bench.settle().unwrap_err();
+    let problem = fixture.settle().unwrap_err();
     assert!(!problem.is_retryable && problem.reason.contains("mg_000001.json"), "{problem:?}");
-    assert_eq!(bench.rows(), []);
+    assert_eq!(fixture.rows(), []);
 }

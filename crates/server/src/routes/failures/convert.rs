@@ -81,7 +81,7 @@ fn parse_command(order: api::FailureCommandBody) -> FailureCommand {
     let changes = order.changes;
     FailureCommand {
         job: JobId(order.job_id),
-        verdict: match order.action {
+        kind: match order.action {
             api::FailureActionName::Retry => FailureCommandKind::Retry,
             api::FailureActionName::Fail => FailureCommandKind::Fail,
             api::FailureActionName::Ignore => FailureCommandKind::Ignore,
@@ -103,8 +103,8 @@ fn parse_command(order: api::FailureCommandBody) -> FailureCommand {
     }
 }
 
-const fn api_action(verdict: FailureCommandKind) -> api::FailureActionName {
-    match verdict {
+const fn api_action(kind: FailureCommandKind) -> api::FailureActionName {
+    match kind {
         FailureCommandKind::Retry => api::FailureActionName::Retry,
         FailureCommandKind::Fail => api::FailureActionName::Fail,
         FailureCommandKind::Ignore => api::FailureActionName::Ignore,
@@ -132,7 +132,7 @@ pub(super) fn api_command_result(outcome: FailureCommandOutcome) -> api::Failure
     };
     api::FailureCommandResponse {
         job_id: outcome.job.0,
-        action: api_action(outcome.verdict),
+        action: api_action(outcome.kind),
         result: result.to_owned(),
         message: outcome.words,
         status: outcome.status.map(status_name),
@@ -147,7 +147,7 @@ pub(super) fn api_decision(row: DecisionRow) -> api::DecisionResponse {
         job_name: row.job_name,
         run_id: row.run_id.0,
         attempt_id: row.attempt_id.0.into(),
-        action: api_action(row.verdict),
+        action: api_action(row.kind),
         changes: parse_changes(row.changes),
         reason: row.reason,
         confidence: row.confidence,

@@ -147,8 +147,8 @@ impl TorcCallContext {
         relation: ObjectRelation,
         missing: impl FnOnce() -> ApiError,
     ) -> ApiResult<()> {
-        let verdict = decide_access(operation, self.principal.role, self.principal.scopes, relation);
-        let refused = match verdict {
+        let access_decision = decide_access(operation, self.principal.role, self.principal.scopes, relation);
+        let refused = match access_decision {
             AccessDecision::Allow => return Ok(()),
             AccessDecision::Hide => return Err(missing()),
             AccessDecision::ForbidScope => ApiError::new(
@@ -160,7 +160,7 @@ impl TorcCallContext {
                 ApiError::forbidden(format!("role {} does not permit this operation", self.principal.role))
             }
         };
-        Err(match suggest_remedy(operation, verdict, relation) {
+        Err(match suggest_remedy(operation, access_decision, relation) {
             Some(remedy) => refused.with_hint(remedy),
             None => refused,
         })

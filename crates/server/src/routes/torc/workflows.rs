@@ -18,7 +18,7 @@ use windlass_api::torc::{
 use windlass_auth::{AuthOperation, MASK};
 use windlass_scheduler::service::ExclusiveRequirement;
 use windlass_store::model::{
-    CountQuery, EventSeverity, ListedJobs, NewEvent, NewRequirements, NewWorkflow, SettingsUpdate,
+    CountQuery, EventSeverity, InMemoryJobSource, NewEvent, NewRequirements, NewWorkflow, SettingsUpdate,
     WorkflowFilter, WorkflowRow, WorkflowUpdate,
 };
 use windlass_store::{Store, StoreError};
@@ -123,7 +123,7 @@ fn create_workflow(call: &TorcCallContext, Json(body): Json<WorkflowModel>) -> A
         ..NewWorkflow::default()
     };
     let store = call.store().acting_as(call.caller_name());
-    let id = store.create_workflow(&new, &mut ListedJobs::new([]), call.now())?;
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new([]), call.now())?;
     for group in groups {
         store.share_workflow(id, group, call.now())?;
     }

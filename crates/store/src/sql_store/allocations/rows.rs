@@ -12,9 +12,9 @@ use crate::sql_store::workflow_updates::AuditContext;
 use crate::sql_store::{column_decoding, events, workflow_parts};
 use serde_json::json;
 use std::time::Duration;
+use windlass_core::attempt_outcome::INTERRUPTED;
 use windlass_core::change::AttemptResult;
 use windlass_core::crash_suspects::ORPHAN_REASON_PREFIX;
-use windlass_core::outcome::INTERRUPTED;
 use windlass_core::slurm::allocation_ends::{self, AllocationEviction};
 use windlass_core::slurm::allocation_rows::{
     AllocationChange, ExternalAllocation, NewAllocation, SlurmCallCount, hour_start,

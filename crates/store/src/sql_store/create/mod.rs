@@ -14,7 +14,7 @@ use crate::error::SqlError;
 use crate::model::{EventSeverity, FirstIds, JobSource, NewEvent, NewWorkflow};
 use crate::sql::{common as sql, tables};
 use std::borrow::Cow;
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::{JobStatus, StatusCounts, Timestamp, WorkflowId};
 
 pub(crate) use data::{duplicate_in_workflow, duplicate_name};

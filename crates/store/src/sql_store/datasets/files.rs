@@ -6,7 +6,7 @@ use crate::error::SqlError;
 use crate::sql::datasets as sql;
 use crate::sql_store::column_decoding::{self, render_json};
 use crate::sql_store::requests::to_signed;
-use crate::{AddedFiles, DatasetWriter, StoreError};
+use crate::{AddedFiles, DatasetEditor, StoreError};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use windlass_types::Timestamp;
@@ -54,7 +54,7 @@ pub(super) fn add_files(
     db: &impl SqlConnection,
     name: &str,
     files: &[CatalogFile],
-    by: DatasetWriter<'_>,
+    by: DatasetEditor<'_>,
     now: Timestamp,
 ) -> Result<AddedFiles, SqlError> {
     let found = find_changeable_dataset(db, name, by)?;

@@ -10,7 +10,7 @@ use crate::db::{SqlConnection, SqlRow, values};
 use crate::error::SqlError;
 use crate::model::{EventSeverity, NewEvent};
 use crate::sql::datasets as sql;
-use crate::{AddedFiles, DatasetStore, DatasetWriter, StoreError};
+use crate::{AddedFiles, DatasetEditor, DatasetStore, StoreError};
 use serde_json::{Value, json};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{
@@ -37,7 +37,7 @@ impl<B: StoreBackend> DatasetStore for SqlStore<B> {
         &self,
         dataset: &str,
         files: &[CatalogFile],
-        by: DatasetWriter<'_>,
+        by: DatasetEditor<'_>,
         now: Timestamp,
     ) -> Result<AddedFiles, StoreError> {
         self.backend.run_large_transaction(|db| files::add_files(db, dataset, files, by, now))
@@ -66,13 +66,13 @@ impl<B: StoreBackend> DatasetStore for SqlStore<B> {
     fn delete_dataset(
         &self,
         dataset: &str,
-        by: DatasetWriter<'_>,
+        by: DatasetEditor<'_>,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let (dataset, user, may_change_others) =
             (dataset.to_owned(), by.user.to_owned(), by.may_change_others);
         self.backend.run_write(move |db| {
-            let by = DatasetWriter { user: &user, may_change_others };
+            let by = DatasetEditor { user: &user, may_change_others };
             let Some(id) = find_changeable_dataset(db, &dataset, by)? else { return Ok(false) };
             for sql in sql::DELETE_DATASET {
                 db.execute(sql, [id])?;
@@ -176,7 +176,7 @@ fn find_dataset(db: &impl SqlConnection, dataset: &str) -> Result<Option<i64>, S
 fn find_changeable_dataset(
     db: &impl SqlConnection,
     dataset: &str,
-    by: DatasetWriter<'_>,
+    by: DatasetEditor<'_>,
 ) -> Result<Option<i64>, SqlError> {
     let found = db.query_optional(sql::DATASET_AND_OWNER, [dataset], |row| {
         Ok((row.get::<i64>(0)?, row.get::<Option<String>>(1)?))
@@ -212,7 +212,7 @@ fn add_dataset(
 /// Records a change of the catalog, in the transaction that makes it.
 fn record_dataset_event(
     db: &impl SqlConnection,
-    by: DatasetWriter<'_>,
+    by: DatasetEditor<'_>,
     now: Timestamp,
     message: String,
     data: Value,

@@ -7,19 +7,19 @@ use crate::error::SqlError;
 use crate::model::{AddJob, FieldChange, JobUpdate, NewJob, NewJobGroup, WorkflowPartId};
 use crate::sql::{common as sql, tables};
 use crate::sql_store::apply_changes::{StatusCountDeltas, current_run};
-use crate::sql_store::contract_lists::workflow_of;
 use crate::sql_store::create::{
     IdCounter, JobRowWriter, duplicate_in_workflow, insert_job_group, insert_requirements, next_id,
     set_next_id,
 };
 use crate::sql_store::failure_commands::manual_revisions;
 use crate::sql_store::job_loading::{JobIdBlocks, load_jobs};
+use crate::sql_store::torc_lists::workflow_of;
 use crate::sql_store::workflow_updates::{AuditContext, write_requirements};
 use crate::sql_store::{column_decoding, workflow_parts};
 use serde_json::json;
 use std::collections::{BTreeSet, HashMap};
+use windlass_core::dependency_graph::JobDependencyGraph;
 use windlass_core::failure_commands::is_applicable;
-use windlass_core::graph::JobDependencyGraph;
 use windlass_types::failure_commands::FailureCommandKind;
 use windlass_types::worker_messages::StdioSettings;
 use windlass_types::{Bytes, FileId, JobId, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId};

@@ -39,7 +39,7 @@ pub(crate) fn list_decisions(
 }
 
 fn read_decision_row(row: &SqlRow<'_>) -> Result<DecisionRow, SqlError> {
-    let verdict: String = row.get(8)?;
+    let kind: String = row.get(8)?;
     let state: String = row.get(13)?;
     let known = DecisionState::ALL.into_iter().find(|known| known.as_str() == state);
     let next: Option<i64> = row.get(16)?;
@@ -52,7 +52,7 @@ fn read_decision_row(row: &SqlRow<'_>) -> Result<DecisionRow, SqlError> {
         made_at: Timestamp(row.get(5)?),
         made_by: row.get(6)?,
         is_agent: column_decoding::read_flag(row, 7)?,
-        verdict: verdict.parse().map_err(SqlError::damage)?,
+        kind: kind.parse().map_err(SqlError::damage)?,
         confidence: row.get(9)?,
         reason: row.get(10)?,
         evidence: column_decoding::read_json(row, 11)?.unwrap_or_default(),

@@ -89,7 +89,7 @@ pub(super) struct ImportedJobGroup<'e> {
 impl<'e> ImportedJobGroups<'e> {
     pub(super) fn from_export(export: &'e WorkflowExport) -> Self {
         let mut job_groups = Self { list: Vec::new(), by_id: HashMap::new(), by_shared: HashMap::new() };
-        for row in &export.job_kinds {
+        for row in &export.job_groups {
             job_groups.by_id.insert(row.id, job_groups.list.len() as u32);
             job_groups.list.push(ImportedJobGroup { name: &row.name, shared: &row.shared, row: Some(row) });
         }
@@ -180,7 +180,7 @@ impl<'e> ImportSource<'e> {
     }
 
     fn initial_status(&self, job: &ExportedJob) -> JobStatus {
-        let waits = !job.depends_on_job_ids.is_empty() || !job.depends_on_gates.is_empty();
+        let waits = !job.depends_on_job_ids.is_empty() || !job.depends_on_groups.is_empty();
         let fresh = if waits { JobStatus::Blocked } else { JobStatus::Ready };
         match job.status.filter(|_| self.with_results) {
             // No worker holds it here.

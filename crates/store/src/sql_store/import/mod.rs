@@ -12,8 +12,8 @@ use crate::model::export::{ExportedRequirements, ImportOptions, WorkflowExport};
 use crate::model::{NewAction, NewJobGroup, NewRequirements, NewWorkflow};
 use import_source::{ImportNumbering, ImportSource, ImportedJobGroups};
 use serde_json::json;
-use windlass_core::edges::DependencyEdges;
-use windlass_core::graph::JobDependencyGraph;
+use windlass_core::dependency_edges::DependencyEdges;
+use windlass_core::dependency_graph::JobDependencyGraph;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Resources, WorkflowId, parse_duration};
 
@@ -134,8 +134,8 @@ fn import_edges(export: &WorkflowExport, numbers: &ImportNumbering) -> Result<De
         for &on in &job.depends_on_job_ids {
             edges.direct.push((number, numbers.jobs.resolve(on, named)?));
         }
-        for &group in &job.depends_on_gates {
-            if group as usize >= export.gates.len() {
+        for &group in &job.depends_on_groups {
+            if group as usize >= export.dependency_groups.len() {
                 return Err(bad_export_error(format!(
                     "{} waits for dependency group {group}, which does not exist",
                     named()
@@ -144,7 +144,7 @@ fn import_edges(export: &WorkflowExport, numbers: &ImportNumbering) -> Result<De
             edges.waits.push((number, group));
         }
     }
-    for members in &export.gates {
+    for members in &export.dependency_groups {
         edges.groups.push(numbers.jobs.resolve_all(members, "a dependency group")?);
     }
     for list in [&mut edges.direct, &mut edges.waits] {

@@ -26,7 +26,7 @@ use windlass_core::requests::change::RequestCommit;
 use windlass_core::requests::failures::FailureTally;
 use windlass_core::requests::rows::{
     AlertRow, BlockRow, NewAlert, NewBan, OutputStep, RequestFileCounts, RequestFileRow, RequestFileState,
-    RequestProcess, RequestRow, RunEvent, RunRow, SiteBan, SiteRow, StatusTransition,
+    RequestProgress, RequestRow, RunEvent, RunRow, SiteBan, SiteRow, StatusTransition,
 };
 use windlass_types::requests::{Request, RequestStatus, SiteStatus};
 use windlass_types::{Timestamp, WorkflowId};
@@ -88,11 +88,11 @@ impl<B: StoreBackend> RequestStore for SqlStore<B> {
         self.backend.run_write(move |db| apply_requests::delete_request(db, &name))
     }
 
-    fn process(&self, request: &str) -> Result<Option<RequestProcess>, StoreError> {
+    fn process(&self, request: &str) -> Result<Option<RequestProgress>, StoreError> {
         self.read(|db| request_lists::find_process(db, sql::PROCESS_OF, request))
     }
 
-    fn process_by_uuid(&self, uuid: &str) -> Result<Option<RequestProcess>, StoreError> {
+    fn process_by_uuid(&self, uuid: &str) -> Result<Option<RequestProgress>, StoreError> {
         self.read(|db| request_lists::find_process(db, sql::PROCESS, uuid))
     }
 

@@ -10,7 +10,7 @@ use crate::sql_store::query_builder::SqlQuery;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use windlass_core::requests::rows::{
-    OutputStep, OutputStepState, RequestFileCounts, RequestFileRow, RequestFileState, RequestProcess,
+    OutputStep, OutputStepState, RequestFileCounts, RequestFileRow, RequestFileState, RequestProgress,
     RequestRow, RunRow,
 };
 
@@ -88,7 +88,7 @@ pub(super) fn find_process(
     db: &impl SqlConnection,
     sql: &str,
     key: &str,
-) -> Result<Option<RequestProcess>, SqlError> {
+) -> Result<Option<RequestProgress>, SqlError> {
     db.query_optional(sql, [key], |row| column_decoding::read_required_json(row, 0))
 }
 

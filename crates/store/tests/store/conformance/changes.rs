@@ -3,7 +3,7 @@
 use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, start, status_of, worker};
 use std::sync::mpsc;
 use std::time::Duration;
-use windlass_core::change::{AttemptResult, WorkflowAlarm, WorkflowChange};
+use windlass_core::change::{AttemptResult, WorkflowAlert, WorkflowChange};
 use windlass_store::model::{EventFilter, EventSeverity, HeldJob, ResultFilter};
 use windlass_store::{ChangeBatch, JobAttemptState, Store, StoreError};
 use windlass_types::worker_messages::{AttemptUsage, ProcessExit};
@@ -183,7 +183,7 @@ pub(crate) fn alarm_is_committed_with_its_cause(store: &dyn Store) {
     let worker = worker(store, workflow);
     let alarm = || {
         let (category, message) = ("retry_budget".to_owned(), "the trigger is consumed".to_owned());
-        WorkflowChange::RaiseAlarm(Box::new(WorkflowAlarm {
+        WorkflowChange::RaiseAlarm(Box::new(WorkflowAlert {
             category,
             message,
             data: serde_json::json!({ "is_used_up": true }),

@@ -1,6 +1,6 @@
 //! Results and events reported by clients, and the contract's queries about ready jobs.
 
-use crate::kit::{NOW, RUN, Source, claim, commit, create, end, key, worker};
+use crate::kit::{ListSource, NOW, RUN, claim, commit, create, end, key, worker};
 use serde_json::json;
 use std::time::Duration;
 use windlass_core::change::WorkflowChange;
@@ -17,7 +17,7 @@ use windlass_types::{
 
 fn empty(store: &dyn Store) -> WorkflowId {
     let new = NewWorkflow { name: "new", user: "ada", ..NewWorkflow::default() };
-    store.create_workflow(&new, &mut Source::default(), NOW).unwrap()
+    store.create_workflow(&new, &mut ListSource::default(), NOW).unwrap()
 }
 
 fn new(name: &str) -> AddJob {

@@ -2,8 +2,8 @@
 
 use crate::kit::{NOW, counts, create, create_jobs, job, workflow};
 use std::time::Duration;
-use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_store::model::{JobFilter, ListedJobs, NewJob, NewRequirements, NewWorkflow};
+use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_store::model::{InMemoryJobSource, JobFilter, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::{Store, StoreError};
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, Resources};
@@ -37,7 +37,7 @@ pub(crate) fn created_workflow_is_read_back(store: &dyn Store) {
         NewJob { env: &env[..1], requirements: Some(0), priority: -3, ..job("first") },
         NewJob { cancel_on_blocking_job_failure: false, status: JobStatus::Blocked, ..job("second") },
     ];
-    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
 
     let row = store.workflow(id).unwrap().unwrap();
     assert_eq!((row.id, row.name.as_str(), row.user.as_str()), (id, "names", "ada"));
@@ -92,7 +92,7 @@ pub(crate) fn edges_round_trip(store: &dyn Store) {
     let id = store
         .create_workflow(
             &workflow(&[], &edges),
-            &mut ListedJobs::new(names.iter().map(|name| job(name))),
+            &mut InMemoryJobSource::new(names.iter().map(|name| job(name))),
             NOW,
         )
         .unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn edges_round_trip(store: &dyn Store) {
     let id = store
         .create_workflow(
             &workflow(&[], &turned),
-            &mut ListedJobs::new(names.iter().map(|name| job(name))),
+            &mut InMemoryJobSource::new(names.iter().map(|name| job(name))),
             NOW,
         )
         .unwrap();
@@ -124,7 +124,7 @@ pub(crate) fn equal_requirements_share_a_class_except_the_default(store: &dyn St
     let jobs = [Some(0), Some(1), Some(2), None, Some(0)];
     let names = ["v", "w", "x", "y", "z"];
     let rows = names.iter().zip(jobs).map(|(name, requirements)| NewJob { requirements, ..job(name) });
-    let mut rows = ListedJobs::new(rows);
+    let mut rows = InMemoryJobSource::new(rows);
     let id = store.create_workflow(&workflow(&requirements, &edges), &mut rows, NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.class, [1, 2, 1, 0, 1]);
@@ -149,7 +149,7 @@ pub(crate) fn names_may_be_anything_but_not_twice(store: &dyn Store) {
         let error = store
             .create_workflow(
                 &workflow(&[], &edges),
-                &mut ListedJobs::new(names.iter().map(|name| job(name))),
+                &mut InMemoryJobSource::new(names.iter().map(|name| job(name))),
                 NOW,
             )
             .unwrap_err();
@@ -163,7 +163,7 @@ pub(crate) fn failed_creation_leaves_no_rows(store: &dyn Store) {
     let no_group = DependencyEdges { waits: vec![(0, 0)], ..DependencyEdges::default() };
     let itself = DependencyEdges { direct: vec![(1, 1)], ..DependencyEdges::default() };
     for edges in [&beyond, &no_group, &itself] {
-        let mut rows = ListedJobs::new(["a", "b"].iter().map(|name| job(name)));
+        let mut rows = InMemoryJobSource::new(["a", "b"].iter().map(|name| job(name)));
         store.create_workflow(&workflow(&[], edges), &mut rows, NOW).unwrap_err();
     }
     let edges = DependencyEdges::default();
@@ -173,7 +173,7 @@ pub(crate) fn failed_creation_leaves_no_rows(store: &dyn Store) {
         job(""),
     ] {
         store
-            .create_workflow(&workflow(&[], &edges), &mut ListedJobs::new([job("fine"), bad]), NOW)
+            .create_workflow(&workflow(&[], &edges), &mut InMemoryJobSource::new([job("fine"), bad]), NOW)
             .unwrap_err();
     }
     assert!(store.workflows().unwrap().is_empty());
@@ -196,7 +196,7 @@ pub(crate) fn newest_workflow_with_the_digest_is_found(store: &dyn Store) {
     let edges = DependencyEdges::default();
     let with = |digest, submission_dir| {
         let new = NewWorkflow { spec_digest: digest, submission_dir, ..workflow(&[], &edges) };
-        store.create_workflow(&new, &mut ListedJobs::new([]), NOW).unwrap()
+        store.create_workflow(&new, &mut InMemoryJobSource::new([]), NOW).unwrap()
     };
     let (_, newest) = (with(Some("d"), "/here"), with(Some("d"), "/here"));
     with(Some("e"), "/here");

@@ -2,12 +2,12 @@
 
 use crate::kit::NOW;
 use windlass_store::model::EventFilter;
-use windlass_store::{AddedFiles, DatasetWriter, StoreDatabase, StoreError};
+use windlass_store::{AddedFiles, DatasetEditor, StoreDatabase, StoreError};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{CatalogFile, CatalogReplica, FileLumi, NewReplicationRule};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1);
-const ADA: DatasetWriter<'_> = DatasetWriter { user: "ada", may_change_others: false };
+const ADA: DatasetEditor<'_> = DatasetEditor { user: "ada", may_change_others: false };
 const RAW: &str = "/A/B/RAW";
 
 fn file(lfn: &str, events: u64) -> CatalogFile {
@@ -163,7 +163,7 @@ pub(crate) fn block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase) 
     assert_eq!(store.block_files(name, true).unwrap(), files);
     assert_eq!(store.dataset(dataset).unwrap().unwrap().blocks, 2);
     assert!(store.close_block("/no", NOW).unwrap_err().is_missing());
-    let operator = DatasetWriter::with_full_access("op");
+    let operator = DatasetEditor::with_full_access("op");
     assert!(store.delete_dataset(dataset, operator, LATER).unwrap());
     assert!(!store.delete_dataset(dataset, operator, LATER).unwrap());
     assert_eq!(store.catalog_block(name).unwrap(), None);
@@ -171,8 +171,8 @@ pub(crate) fn block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase) 
 }
 
 pub(crate) fn only_owner_and_operators_change_a_dataset(store: &dyn StoreDatabase) {
-    let eve = DatasetWriter { user: "eve", may_change_others: false };
-    let operator = DatasetWriter::with_full_access("op");
+    let eve = DatasetEditor { user: "eve", may_change_others: false };
+    let operator = DatasetEditor::with_full_access("op");
     let owner = |dataset: &str| store.dataset(dataset).unwrap().unwrap().owner;
     let is_refused = |outcome: Result<AddedFiles, StoreError>, expected: Option<&str>| {
         let error = outcome.unwrap_err();
@@ -191,7 +191,7 @@ pub(crate) fn only_owner_and_operators_change_a_dataset(store: &dyn StoreDatabas
     store.add_dataset_files(RAW, &[file("/b", 3)], ADA, LATER).unwrap();
     assert_eq!(owner(RAW).as_deref(), Some("ada"), "the owner stays the same");
     // The owner of a dataset that a request writes is known before the dataset exists.
-    let mut request = super::requests::wish("r");
+    let mut request = super::requests::sample_request("r");
     request.output_datasets = vec!["/A/Out/RECO".into()];
     store.add_request(&request, windlass_types::requests::RequestStatus::Submitted, "ada", NOW).unwrap();
     is_refused(store.add_dataset_files("/A/Out/RECO", &[plain("/x")], eve, NOW), Some("ada"));

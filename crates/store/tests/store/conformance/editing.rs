@@ -1,9 +1,11 @@
 //! Manual edits: adding, changing and deleting jobs, files and requirements.
 
-use crate::kit::{NOW, Source, claim, commit, counts, create, end, file, job, key, start, worker, workflow};
+use crate::kit::{
+    ListSource, NOW, claim, commit, counts, create, end, file, job, key, start, worker, workflow,
+};
 use serde_json::json;
 use std::time::Duration;
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_store::model::{
     AddJob, DataFilter, EventFilter, EventSeverity, ExportOptions, FileUpdate, ImportOptions, JobFilter,
     JobRelations, JobUpdate, NewAction, NewEvent, NewJob, NewJobGroup, NewRequirements, NewUserData,
@@ -28,7 +30,7 @@ fn graph(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     edges.add_dependencies(4, &[3]);
     let edges = edges.finish();
     assert_eq!(edges.groups, [vec![0, 1]], "the test needs a dependency group");
-    let mut source = Source {
+    let mut source = ListSource {
         files: vec![file("in", "in.txt"), file("out", "out.txt")],
         user_data: vec![NewUserData { name: "u", data: None, is_ephemeral: false }],
         jobs: vec![
@@ -65,7 +67,7 @@ fn complete(store: &dyn Store, id: WorkflowId, jobs: &[JobId]) {
 pub(crate) fn jobs_are_added_to_a_workflow(store: &dyn Store) {
     // To a workflow without jobs.
     let empty = NewWorkflow { name: "new", ..NewWorkflow::default() };
-    let id = store.create_workflow(&empty, &mut Source::default(), NOW).unwrap();
+    let id = store.create_workflow(&empty, &mut ListSource::default(), NOW).unwrap();
     let first = store.add_jobs(id, &[new("one"), new("two")], NOW).unwrap();
     // Adjacent to its jobs, and after jobs of others.
     let third = store.add_jobs(id, &[AddJob { waits_for: vec![first[0]], ..new("three") }], NOW).unwrap();
@@ -200,15 +202,15 @@ pub(crate) fn record_keeps_the_executed_command(store: &dyn Store) {
 pub(crate) fn update_of_one_job_splits_shared_rows(store: &dyn Store) {
     let shared = [NewRequirements { name: "big", resources: Resources { cpus: 4, ..Resources::DEFAULT } }];
     let kinds = [NewJobGroup { name: "k_{i}", invocation_script: Some("nice"), ..NewJobGroup::default() }];
-    let mut source = Source {
+    let mut source = ListSource {
         jobs: vec![
             NewJob { requirements: Some(0), job_group: Some(0), ..job("k_1") },
             NewJob { requirements: Some(0), job_group: Some(0), ..job("k_2") },
             job("plain"),
         ],
-        ..Source::default()
+        ..ListSource::default()
     };
-    let edges = windlass_core::edges::DependencyEdges::default();
+    let edges = windlass_core::dependency_edges::DependencyEdges::default();
     let new = NewWorkflow { job_groups: &kinds, ..workflow(&shared, &edges) };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
@@ -313,10 +315,10 @@ pub(crate) fn job_with_dependents_is_not_deleted(store: &dyn Store) {
         "trigger_type": "on_jobs_complete", "action_type": "run_commands", "commands": ["true"],
     }))
     .unwrap();
-    let edges = windlass_core::edges::DependencyEdges::default();
+    let edges = windlass_core::dependency_edges::DependencyEdges::default();
     let actions = [NewAction { action: &action, jobs: &[0] }];
     let watched = NewWorkflow { actions: &actions, ..workflow(&[], &edges) };
-    let mut source = Source { jobs: vec![job("watched")], ..Source::default() };
+    let mut source = ListSource { jobs: vec![job("watched")], ..ListSource::default() };
     let id = store.create_workflow(&watched, &mut source, NOW).unwrap();
     let error = store.delete_jobs(id, &store.load_jobs(id).unwrap().ids, NOW).unwrap_err();
     assert!(matches!(&error, StoreError::InUse { by, .. } if by.contains("action")), "{error}");

@@ -5,10 +5,10 @@ use crate::kit::{NOW, claim, commit, counts, create, end, job, key, start, worke
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use windlass_core::change::WorkflowChange;
-use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_store::model::{
-    DataFilter, EventFilter, ExportOptions, ImportOptions, JobFilter, JobOrigin, ListedJobs, NewRequirements,
-    ResultFilter, SpawnJob, SpawnRequest, WorkflowExport,
+    DataFilter, EventFilter, ExportOptions, ImportOptions, InMemoryJobSource, JobFilter, JobOrigin,
+    NewRequirements, ResultFilter, SpawnJob, SpawnRequest, WorkflowExport,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::WorkflowSettings;
@@ -134,8 +134,9 @@ pub(crate) fn import_without_results_starts_from_the_beginning(store: &dyn Store
         cancel_on_blocking_job_failure: false,
         ..job(name)
     });
-    let id =
-        store.create_workflow(&workflow(&requirements, &edges), &mut ListedJobs::new(rows), NOW).unwrap();
+    let id = store
+        .create_workflow(&workflow(&requirements, &edges), &mut InMemoryJobSource::new(rows), NOW)
+        .unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     let worker = worker(store, id);
     commit(store, id, vec![claim(jobs[0], 1, worker), start(jobs[0], 1, worker)]).unwrap();

@@ -2,12 +2,12 @@
 
 use crate::kit::{NOW, claim, commit, end, job, key, status_of, worker, workflow};
 use windlass_core::change::WorkflowChange;
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_core::failure_signature::FailureSignature;
 use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition};
 use windlass_store::model::{
-    DecisionFilter, DecisionState, JobFilter, JobUpdate, ListedJobs, NewJob, NewJobGroup, NewRequirements,
-    NewWorkflow, RequirementsChange, RequirementsUsers, RevisionFilter,
+    DecisionFilter, DecisionState, InMemoryJobSource, JobFilter, JobUpdate, NewJob, NewJobGroup,
+    NewRequirements, NewWorkflow, RequirementsChange, RequirementsUsers, RevisionFilter,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::failure_commands::{
@@ -34,7 +34,7 @@ fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<J
         cancel_on_blocking_job_failure: true,
         ..job(name)
     });
-    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     let worker = worker(store, id);
     store.begin_run(id, NOW).unwrap();
@@ -61,10 +61,10 @@ fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<J
     (id, jobs)
 }
 
-fn order(job: JobId, verdict: FailureCommandKind) -> FailureCommand {
+fn order(job: JobId, kind: FailureCommandKind) -> FailureCommand {
     FailureCommand {
         job,
-        verdict,
+        kind,
         changes: RequestedJobChanges::default(),
         reason: "because".into(),
         confidence: None,
@@ -129,7 +129,7 @@ pub(crate) fn user_retries_a_job_with_more_resources(store: &dyn Store) {
     assert!(store.workflow(id).unwrap().unwrap().ended_at.is_none(), "the run continues");
 
     let decisions = store.decisions(id, &DecisionFilter::default()).unwrap();
-    let told = |d: &windlass_store::model::DecisionRow| (d.verdict, d.attempt_id, d.is_agent, d.state);
+    let told = |d: &windlass_store::model::DecisionRow| (d.kind, d.attempt_id, d.is_agent, d.state);
     assert_eq!(
         decisions.iter().map(told).collect::<Vec<_>>(),
         [(FailureCommandKind::Retry, Attempt(1), false, DecisionState::Done)]
@@ -168,7 +168,7 @@ pub(crate) fn partition_changes_for_named_jobs_only(store: &dyn Store) {
     let new = NewWorkflow { schedulers: &schedulers, job_groups: &kinds, ..workflow(&[], &edges) };
     let of_kind = |name, kind| NewJob { job_group: kind, ..job(name) };
     let jobs = [of_kind("a", Some(0)), of_kind("b", Some(0)), of_kind("c", Some(0)), of_kind("d", None)];
-    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     let places = || -> Vec<Option<String>> {
         let kinds = store.job_groups(id).unwrap();
@@ -272,23 +272,23 @@ pub(crate) fn pending_commands_are_applied_by_the_runner(store: &dyn Store) {
         orders: vec![order(jobs[0], FailureCommandKind::Fail)],
         ..FailureCommandBatch::default()
     });
-    let wish = store.add_pending_command(id, &wanted, NOW).unwrap();
+    let pending_command = store.add_pending_command(id, &wanted, NOW).unwrap();
     let nonsense =
         store.add_pending_command(id, &PendingCommand::Undo { batch: 4, agent: None }, NOW).unwrap();
     let unwanted = store.add_pending_command(id, &wanted, NOW).unwrap();
-    assert_eq!(store.open_pending_commands(id).unwrap(), [wish, nonsense, unwanted]);
+    assert_eq!(store.open_pending_commands(id).unwrap(), [pending_command, nonsense, unwanted]);
     assert!(store.withdraw_pending_command(unwanted, NOW).unwrap());
-    for wish in store.open_pending_commands(id).unwrap() {
-        assert_eq!(store.pending_command_result(wish).unwrap(), None);
-        store.apply_pending_command(id, wish, NOW).unwrap();
+    for pending_command in store.open_pending_commands(id).unwrap() {
+        assert_eq!(store.pending_command_result(pending_command).unwrap(), None);
+        store.apply_pending_command(id, pending_command, NOW).unwrap();
     }
     assert!(store.open_pending_commands(id).unwrap().is_empty());
     assert_eq!(
-        answers(&store.pending_command_result(wish).unwrap().unwrap().unwrap()),
+        answers(&store.pending_command_result(pending_command).unwrap().unwrap().unwrap()),
         [FailureCommandStatus::Done]
     );
     assert!(store.pending_command_result(nonsense).unwrap().unwrap().unwrap_err().contains("revision 4"));
-    assert!(!store.withdraw_pending_command(wish, NOW).unwrap());
+    assert!(!store.withdraw_pending_command(pending_command, NOW).unwrap());
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.status, [JobStatus::Failed, JobStatus::Failed, JobStatus::Canceled]);
     assert!(

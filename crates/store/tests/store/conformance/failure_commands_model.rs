@@ -4,9 +4,9 @@
 use crate::kit::{NOW, claim, commit, end, job, key, worker, workflow};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_store::Store;
-use windlass_store::model::{DecisionFilter, DecisionState, ListedJobs, NewWorkflow, RevisionFilter};
+use windlass_store::model::{DecisionFilter, DecisionState, InMemoryJobSource, NewWorkflow, RevisionFilter};
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, PendingCommand,
     RequestedJobChanges, TriagePolicy,
@@ -115,14 +115,14 @@ fn made(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     let edges = DependencyEdgesBuilder::default().finish();
     let new = NewWorkflow { settings: Some(&settings), ..workflow(&[], &edges) };
     let jobs = ["a", "b", "c"].map(job);
-    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)
 }
 
-fn order(job: JobId, verdict: FailureCommandKind, memory_bytes: Option<Bytes>) -> FailureCommand {
+fn order(job: JobId, kind: FailureCommandKind, memory_bytes: Option<Bytes>) -> FailureCommand {
     let changes = RequestedJobChanges { memory_bytes, ..RequestedJobChanges::default() };
     let (reason, confidence, evidence) = ("because".into(), None, Vec::new());
-    FailureCommand { job, verdict, changes, reason, confidence, evidence }
+    FailureCommand { job, kind, changes, reason, confidence, evidence }
 }
 
 fn give(

@@ -3,11 +3,13 @@
 use crate::kit::{NOW, RUN, claim, commit, create, end, job, key, worker, workflow};
 use std::time::Duration;
 use windlass_core::change::WorkflowChange;
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::failure_signature::FailureSignature;
 use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition, NextAttempt};
 use windlass_store::Store;
-use windlass_store::model::{FailureFilter, ListedJobs, NewJob, NewJobGroup, NewWorkflow, ResultFilter};
+use windlass_store::model::{
+    FailureFilter, InMemoryJobSource, NewJob, NewJobGroup, NewWorkflow, ResultFilter,
+};
 use windlass_types::settings::FailureHandler;
 use windlass_types::worker_messages::{ProcessExit, RecoveryScript, RecoveryScriptResult};
 use windlass_types::{
@@ -160,7 +162,7 @@ pub(crate) fn failure_handlers_are_loaded_with_jobs(store: &dyn Store) {
     let handlers = [handler("first"), handler("second")];
     let edges = DependencyEdges::default();
     let new = NewWorkflow { failure_handlers: &handlers, job_groups: &kinds, ..workflow(&[], &edges) };
-    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
     assert_eq!((&table.handlers[..], &table.handler[..]), (&handlers[..], &[2, 0, 0, 1][..]));
 

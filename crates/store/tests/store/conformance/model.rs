@@ -79,9 +79,9 @@ fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step
 }
 
 /// A step of a job, by one of two workers.
-type Done = (usize, Step, usize);
+type WorkerStep = (usize, Step, usize);
 
-fn steps() -> impl Strategy<Value = Vec<Vec<Done>>> {
+fn steps() -> impl Strategy<Value = Vec<Vec<WorkerStep>>> {
     let status = prop::sample::select(JobStatus::ALL.to_vec());
     let over = prop::sample::select(vec![JobStatus::Completed, JobStatus::Failed, JobStatus::Terminated]);
     let step = prop_oneof![
@@ -101,7 +101,7 @@ pub(crate) fn random_batches_match_the_model(store: &dyn Store) {
     runner.run(&steps(), |batches| check(store, &batches)).unwrap();
 }
 
-fn check(store: &dyn Store, batches: &[Vec<Done>]) -> Result<(), TestCaseError> {
+fn check(store: &dyn Store, batches: &[Vec<WorkerStep>]) -> Result<(), TestCaseError> {
     let (workflow, ids) = create(store, JOBS);
     let workers = [worker(store, workflow), worker(store, workflow)];
     let mut model = [ModelJob { status: JobStatus::Ready, attempt: 1, results: 0, held_by: None }; JOBS];

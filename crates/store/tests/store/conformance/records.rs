@@ -1,15 +1,15 @@
 //! Records of the files of attempts, and of the work behind completed jobs.
 
 use crate::kit::{
-    NOW, Source, claim, commit, commit_batch, create, end, file, job, key, new_worker, worker, workflow,
+    ListSource, NOW, claim, commit, commit_batch, create, end, file, job, key, new_worker, worker, workflow,
 };
 use windlass_core::change::WorkflowChange;
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition};
 use windlass_store::ChangeBatch;
 use windlass_store::Store;
 use windlass_store::model::{
-    CompletedWork, DataFilter, ListedJobs, NewJob, NewUserData, NewWorker, ResultFilter,
+    CompletedWork, DataFilter, InMemoryJobSource, NewJob, NewUserData, NewWorker, ResultFilter,
 };
 use windlass_types::worker_messages::{AttemptFiles, AttemptKey, FileSnapshot};
 use windlass_types::{Attempt, Bytes, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
@@ -20,14 +20,14 @@ fn seen(mtime_ns: i64) -> FileSnapshot {
 
 /// `a` writes a file that `b` reads.
 fn with_files(store: &dyn Store) -> (WorkflowId, WorkerId) {
-    let mut source = Source {
+    let mut source = ListSource {
         files: vec![file("raw", "raw"), file("out", "out")],
         jobs: vec![
             NewJob { input_files: &[0], output_files: &[1], ..job("a") },
             NewJob { input_files: &[1, 0], ..job("b") },
             job("c"),
         ],
-        ..Source::default()
+        ..ListSource::default()
     };
     let id = store.create_workflow(&workflow(&[], &DependencyEdges::default()), &mut source, NOW).unwrap();
     (id, worker(store, id))
@@ -150,7 +150,7 @@ pub(crate) fn reused_result_is_a_copy(store: &dyn Store) {
     let mut jobs = vec![reused("a", Some(&work)), reused("b", Some(&plain)), reused("c", None)];
     jobs.extend(names.iter().map(|name| reused(name, Some(&work))));
     let new = store
-        .create_workflow(&workflow(&[], &DependencyEdges::default()), &mut ListedJobs::new(jobs), NOW)
+        .create_workflow(&workflow(&[], &DependencyEdges::default()), &mut InMemoryJobSource::new(jobs), NOW)
         .unwrap();
     store.delete_workflow(id, NOW).unwrap();
     let ids = store.load_jobs(new).unwrap().ids;

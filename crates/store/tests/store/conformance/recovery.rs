@@ -1,6 +1,6 @@
 //! Recovery of requests: overrides, causes of runs, failures, files, bans made with a decision.
 
-use super::requests::{applied, block, commit, done, later, run, running, status, step, wish};
+use super::requests::{applied, block, commit, done, later, run, running, sample_request, status, step};
 use crate::kit::{self, NOW, claim, create, end, key, new_worker};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ pub(crate) fn ban_is_committed_with_its_changes(store: &dyn StoreDatabase) {
 pub(crate) fn new_version_is_committed_with_the_end_of_the_old(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "taken");
-    let next = |name: &str| Request { previous_version_request: Some("r".into()), ..wish(name) };
+    let next = |name: &str| Request { previous_version_request: Some("r".into()), ..sample_request(name) };
     let said = || RequestOverrides {
         excluded_files: ["/store/bad".to_owned()].into(),
         ..RequestOverrides::default()

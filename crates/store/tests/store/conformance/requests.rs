@@ -5,17 +5,17 @@ use serde_json::json;
 use windlass_core::requests::change::{BlockChange, RequestChange, RequestCommit, RunChange};
 use windlass_core::requests::rows::{
     BackendRunRef, BlockRow, NewAlert, NodeCounts, OutputStep, OutputStepKind, OutputStepState,
-    RequestCommand, RequestCommandKind, RequestFileCounts, RequestProcess, RequestRunCause, RoundExtent,
+    RequestCommand, RequestCommandKind, RequestFileCounts, RequestProgress, RequestRunCause, RoundExtent,
     RunEvent, RunRow, RunTotals,
 };
 use windlass_store::model::{AlertFilter, OutputStepFilter, RequestFilter, RequestRunFilter, SortBy};
-use windlass_store::{DatasetWriter, StoreDatabase, StoreError};
+use windlass_store::{DatasetEditor, StoreDatabase, StoreError};
 use windlass_types::requests::{
-    ProcessingBlockStatus, ProductionStep, Request, RequestRunStatus, RequestStatus,
+    PriorityStep, ProcessingBlockStatus, Request, RequestRunStatus, RequestStatus,
 };
 use windlass_types::{RunId, Timestamp, WorkflowId};
 
-pub(crate) fn wish(name: &str) -> Request {
+pub(crate) fn sample_request(name: &str) -> Request {
     serde_json::from_value(json!({
         "request_name": name, "requestor": "ada", "input_dataset": "/A/B/RAW", "output_datasets": [format!("/A/{name}/RECO")],
         "memory_mb": 2048, "time_per_event_sec": 1.5, "size_per_event_kb": 2.0, "multicore": 8,
@@ -42,8 +42,8 @@ pub(crate) fn status(from: RequestStatus, to: RequestStatus) -> RequestChange {
     RequestChange::Status { from, to, reason: Some("because".into()) }
 }
 
-fn process(request: &str) -> RequestProcess {
-    RequestProcess {
+fn process(request: &str) -> RequestProgress {
+    RequestProgress {
         uuid: format!("p-{request}"),
         request_name: request.into(),
         round: 0,
@@ -143,7 +143,7 @@ pub(super) fn done(block: &str, unit: Option<u32>, kind: OutputStepKind) -> Requ
 
 /// A running request with a block and two steps; at version 2.
 pub(crate) fn running(store: &dyn StoreDatabase, name: &str) {
-    store.add_request(&wish(name), RequestStatus::Queued, "ada", NOW).unwrap();
+    store.add_request(&sample_request(name), RequestStatus::Queued, "ada", NOW).unwrap();
     let p = format!("p-{name}");
     let b = format!("b-{name}");
     let changes = vec![
@@ -160,8 +160,8 @@ pub(crate) fn running(store: &dyn StoreDatabase, name: &str) {
 pub(crate) fn request_round_trips(store: &dyn StoreDatabase) {
     let request = Request {
         urgent: true,
-        production_steps: vec![ProductionStep { fraction: 0.25, priority: 50 }],
-        ..wish("r")
+        production_steps: vec![PriorityStep { fraction: 0.25, priority: 50 }],
+        ..sample_request("r")
     };
     assert_eq!(store.add_request(&request, RequestStatus::New, "ada", NOW).unwrap(), 1);
     let row = store.request("r").unwrap().unwrap();
@@ -171,11 +171,11 @@ pub(crate) fn request_round_trips(store: &dyn StoreDatabase) {
     let trail = store.transitions("r").unwrap();
     assert_eq!((trail.len(), trail[0].n, trail[0].from, trail[0].to), (1, 1, None, RequestStatus::New));
 
-    let again = store.add_request(&wish("r"), RequestStatus::New, "eve", NOW).unwrap_err();
+    let again = store.add_request(&sample_request("r"), RequestStatus::New, "eve", NOW).unwrap_err();
     assert!(matches!(&again, StoreError::NameTaken { name, .. } if name == "r"), "{again}");
     assert_eq!(store.request("r").unwrap().unwrap().request, request);
     assert_eq!(store.request("other").unwrap(), None);
-    let orphan = Request { previous_version_request: Some("unknown".into()), ..wish("v2") };
+    let orphan = Request { previous_version_request: Some("unknown".into()), ..sample_request("v2") };
     let error = store.add_request(&orphan, RequestStatus::New, "ada", NOW).unwrap_err();
     assert!(matches!(&error, StoreError::NoSuchName { name, .. } if name == "unknown"), "{error}");
 }
@@ -185,15 +185,19 @@ pub(crate) fn request_round_trips(store: &dyn StoreDatabase) {
 pub(crate) fn requests_never_share_an_output_dataset(store: &dyn StoreDatabase) {
     running(store, "r");
     let dataset = "/A/r/RECO";
-    let same =
-        |name: &str| Request { output_datasets: vec!["/A/x/RAW".into(), dataset.into()], ..wish(name) };
+    let same = |name: &str| Request {
+        output_datasets: vec!["/A/x/RAW".into(), dataset.into()],
+        ..sample_request(name)
+    };
     let refused = |error: &StoreError, by: &str| {
         let told = matches!(error, StoreError::OutputTaken { dataset: found, by: found_by } if found == dataset && found_by == by);
         assert!(told, "{error}");
     };
     let add = |name: &str| {
-        let wanted =
-            Request { output_datasets: vec![format!("/A/{name}/RAW"), dataset.into()], ..wish(name) };
+        let wanted = Request {
+            output_datasets: vec![format!("/A/{name}/RAW"), dataset.into()],
+            ..sample_request(name)
+        };
         store.add_request(&wanted, RequestStatus::Submitted, "eve", NOW)
     };
     refused(&add("other").unwrap_err(), "request `r` writes it");
@@ -205,7 +209,7 @@ pub(crate) fn requests_never_share_an_output_dataset(store: &dyn StoreDatabase) 
 
     applied(store, commit("r", 2, vec![status(RequestStatus::Active, RequestStatus::Failed)])).unwrap();
     assert_eq!(store.output_taken_by(dataset, "").unwrap(), None, "it wrote nothing");
-    let made = Request { output_datasets: vec!["/A/B/RECO".into()], ..wish("made") };
+    let made = Request { output_datasets: vec!["/A/B/RECO".into()], ..sample_request("made") };
     store.add_request(&made, RequestStatus::Queued, "ada", NOW).unwrap();
     let changes = vec![
         RequestChange::Process(process("made").into()),
@@ -219,7 +223,7 @@ pub(crate) fn requests_never_share_an_output_dataset(store: &dyn StoreDatabase) 
     store.open_block(dataset, "/A/r/RECO#1", NOW).unwrap();
     assert_eq!(store.dataset(dataset).unwrap().unwrap().owner.as_deref(), Some("ada"), "its requestor");
     refused(&add("other").unwrap_err(), "it is already in the catalog and belongs to `ada`");
-    store.delete_dataset(dataset, DatasetWriter::with_full_access("op"), NOW).unwrap();
+    store.delete_dataset(dataset, DatasetEditor::with_full_access("op"), NOW).unwrap();
     add("other").unwrap();
     refused(&add("third").unwrap_err(), "request `other` writes it");
 }
@@ -230,7 +234,7 @@ pub(crate) fn commit_applies_all_its_changes(store: &dyn StoreDatabase) {
         lost: true,
         ..RequestCommand::new(RequestCommandKind::Stop, "ada", "tea", later(9))
     };
-    let steps = vec![ProductionStep { fraction: 0.5, priority: 1 }];
+    let steps = vec![PriorityStep { fraction: 0.5, priority: 1 }];
     let counts = NodeCounts { idle: 1, running: 2, done: 3, failed: 4, held: 5 };
     let change = |change| RequestChange::Run { run: "u-r".into(), change };
     let of_block = |change| RequestChange::Block { block: "b-r".into(), change };
@@ -254,7 +258,7 @@ pub(crate) fn commit_applies_all_its_changes(store: &dyn StoreDatabase) {
         RequestChange::SetCommand(Some(wanted.clone())),
         RequestChange::BlockedReason("the catalog is away".to_owned()),
         RequestChange::SetAlertedAt(Some(later(8))),
-        RequestChange::Process(RequestProcess { round: 1, ..process("r") }.into()),
+        RequestChange::Process(RequestProgress { round: 1, ..process("r") }.into()),
         change(RunChange::AssignBackend(handed.clone())),
         change(RunChange::Counts(counts)),
         change(RunChange::Status { from: ready, to: submitted }),
@@ -281,7 +285,10 @@ pub(crate) fn commit_applies_all_its_changes(store: &dyn StoreDatabase) {
     assert_eq!((row.request.production_steps, row.version, row.updated_at), (steps, 3, later(2)));
     assert_eq!((row.request.superseded_by_request, row.wanted), (Some("r2".into()), Some(wanted)));
     assert_eq!(row.reason.as_deref(), Some("the catalog is away"));
-    assert_eq!((row.alerted_at, row.request.payload_config), (Some(later(8)), wish("r").payload_config));
+    assert_eq!(
+        (row.alerted_at, row.request.payload_config),
+        (Some(later(8)), sample_request("r").payload_config)
+    );
     assert_eq!(store.process("r").unwrap().unwrap().round, 1);
     assert_eq!(store.process_by_uuid("p-r").unwrap(), store.process("r").unwrap());
     let expected = RunRow {
@@ -456,7 +463,7 @@ pub(crate) fn request_is_added_once(store: &dyn StoreDatabase) {
 }
 
 pub(crate) fn open_requests_are_loaded_with_their_state(store: &dyn StoreDatabase) {
-    store.add_request(&wish("new"), RequestStatus::New, "ada", NOW).unwrap();
+    store.add_request(&sample_request("new"), RequestStatus::New, "ada", NOW).unwrap();
     for name in ["b", "a", "over"] {
         running(store, name);
     }
@@ -559,7 +566,7 @@ pub(crate) fn open_requests_are_loaded_with_their_state(store: &dyn StoreDatabas
 pub(crate) fn views_beyond_the_parameter_limit_are_loaded(store: &dyn StoreDatabase) {
     let names: Vec<String> = (0..1001).map(|number| format!("r{number:04}")).collect();
     for name in &names {
-        store.add_request(&wish(name), RequestStatus::New, "ada", NOW).unwrap();
+        store.add_request(&sample_request(name), RequestStatus::New, "ada", NOW).unwrap();
     }
     let views = store.load_request_views(&names).unwrap();
     assert!(views.iter().map(|view| &view.row.request.request_name).eq(&names), "{}", views.len());
@@ -568,8 +575,11 @@ pub(crate) fn views_beyond_the_parameter_limit_are_loaded(store: &dyn StoreDatab
 
 pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn StoreDatabase) {
     for (n, name) in ["ReReco_A", "ReReco_B", "mc_1%"].into_iter().enumerate() {
-        let request =
-            Request { priority: [3, 1, 2][n], campaign: (n > 0).then(|| "Summer".to_owned()), ..wish(name) };
+        let request = Request {
+            priority: [3, 1, 2][n],
+            campaign: (n > 0).then(|| "Summer".to_owned()),
+            ..sample_request(name)
+        };
         let status = [RequestStatus::New, RequestStatus::Queued, RequestStatus::Queued][n];
         store.add_request(&request, status, "ada", later(n as i64)).unwrap();
     }
@@ -604,7 +614,7 @@ pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn StoreDatabase) 
 
 pub(crate) fn only_ended_requests_are_deleted(store: &dyn StoreDatabase) {
     running(store, "r");
-    let next = Request { previous_version_request: Some("r".into()), ..wish("r2") };
+    let next = Request { previous_version_request: Some("r".into()), ..sample_request("r2") };
     store.add_request(&next, RequestStatus::Aborted, "ada", NOW).unwrap();
     let refused = |name| store.delete_request(name).unwrap_err();
     assert!(matches!(refused("r"), StoreError::InUse { .. }));

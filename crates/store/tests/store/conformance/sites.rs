@@ -1,6 +1,6 @@
 //! Sites and their bans, settings, alerts.
 
-use super::requests::wish;
+use super::requests::sample_request;
 use crate::kit::{NOW, claim, commit, create, new_worker, start};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub(crate) fn jobs_are_counted_at_the_sites_of_their_workers(store: &dyn StoreDa
 
 pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn StoreDatabase) {
     store.put_site(&site("A")).unwrap();
-    store.add_request(&wish("r"), RequestStatus::New, "ada", NOW).unwrap();
+    store.add_request(&sample_request("r"), RequestStatus::New, "ada", NOW).unwrap();
     let ban = |request: Option<&str>, seconds| NewBan {
         site: "A".into(),
         request: request.map(str::to_owned),

@@ -3,9 +3,9 @@
 use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, start, worker, workflow};
 use serde_json::json;
 use windlass_core::change::WorkflowChange;
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_store::model::{
-    DataFilter, JobFilter, JobOrigin, ListedJobs, NewRequirements, NewWorkflow, SpawnJob, SpawnRequest,
+    DataFilter, InMemoryJobSource, JobFilter, JobOrigin, NewRequirements, NewWorkflow, SpawnJob, SpawnRequest,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::{DynamicJobSettings, WorkflowSettings};
@@ -37,7 +37,8 @@ fn running(store: &dyn Store, settings: Option<&WorkflowSettings>) -> (WorkflowI
     let large = [NewRequirements { name: "large", resources: Resources { cpus: 7, ..Resources::DEFAULT } }];
     let edges = DependencyEdges::default();
     let new = NewWorkflow { settings, ..workflow(&large, &edges) };
-    let id = store.create_workflow(&new, &mut ListedJobs::new([job("loop"), job("other")]), NOW).unwrap();
+    let id =
+        store.create_workflow(&new, &mut InMemoryJobSource::new([job("loop"), job("other")]), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     create(store, 4);
     let worker = worker(store, id);

@@ -2,10 +2,10 @@
 
 use crate::kit::{NOW, RUN, claim, commit, job, workflow};
 use windlass_core::change::{WorkUnitChange, WorkflowChange};
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::workflow_state::WorkUnitRow;
 use windlass_store::model::{
-    ExportOptions, ImportOptions, ListedJobs, NewJob, NewJobGroup, NewWorker, NewWorkflow,
+    ExportOptions, ImportOptions, InMemoryJobSource, NewJob, NewJobGroup, NewWorker, NewWorkflow,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::{JobId, JobStatus, RunId, WorkUnitStatus, WorkUnitStatusCounts, WorkflowId};
@@ -38,7 +38,7 @@ fn create(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
         of("work_1", Some(1), 1),
         NewJob { status: JobStatus::Completed, ..of("done", Some(4), 1) },
     ];
-    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn invalid_landing_jobs_are_rejected(store: &dyn Store) {
         ([electing("a", Some(0)), electing("b", None)], "without a work unit"),
         ([electing("a", Some(7)), electing("b", Some(7))], "the second landing job of work unit 7"),
     ] {
-        let refused = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap_err();
+        let refused = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap_err();
         assert!(refused.to_string().contains(complaint), "{refused}");
     }
     assert!(store.workflows().unwrap().is_empty());

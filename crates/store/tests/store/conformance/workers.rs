@@ -11,7 +11,7 @@ use windlass_store::{Store, StoreError};
 use windlass_types::{Bytes, Capacity, Timestamp, WorkerId};
 
 /// A worker for every workflow that its user may run, with a value in every field.
-fn roaming(host: &str) -> NewWorker {
+fn worker_on_host(host: &str) -> NewWorker {
     NewWorker {
         kind: WorkerKind::Remote,
         version: "1.2.3".into(),
@@ -38,7 +38,7 @@ fn happened(store: &dyn Store, category: &str) -> usize {
 }
 
 pub(crate) fn worker_round_trips(store: &dyn Store) {
-    let new = roaming("node1");
+    let new = worker_on_host("node1");
     let id = store.add_worker(&new, NOW).unwrap();
     let row = store.worker(id).unwrap().unwrap();
     assert_eq!(row, WorkerRow { id, worker: new, started_at: NOW, ended_at: None, is_draining: false });
@@ -101,7 +101,7 @@ pub(crate) fn node_is_quarantined_and_released(store: &dyn Store) {
 }
 
 pub(crate) fn worker_update_changes_given_fields_only(store: &dyn Store) {
-    let id = store.add_worker(&roaming("node1"), NOW).unwrap();
+    let id = store.add_worker(&worker_on_host("node1"), NOW).unwrap();
     let before = store.worker(id).unwrap().unwrap();
     store.update_worker(id, &WorkerUpdate::default(), NOW).unwrap();
     assert_eq!(store.worker(id).unwrap().unwrap(), before);
@@ -133,7 +133,7 @@ pub(crate) fn workers_are_filtered_sorted_and_counted(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let (other, _) = create(store, 1);
     let bound = worker(store, workflow);
-    let shared = store.add_worker(&NewWorker { user: "ann".into(), ..roaming("anode") }, NOW).unwrap();
+    let shared = store.add_worker(&NewWorker { user: "ann".into(), ..worker_on_host("anode") }, NOW).unwrap();
     let gone = worker(store, workflow);
     store.retire_worker(gone, NOW).unwrap();
     worker(store, other);

@@ -1,8 +1,8 @@
 //! Changes of workflows by users: rename, archive, change, delete; and their events.
 
-use crate::kit::{NOW, Source, claim, commit, counts, create, end, file, job, key, worker, workflow};
+use crate::kit::{ListSource, NOW, claim, commit, counts, create, end, file, job, key, worker, workflow};
 use serde_json::json;
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_store::model::{
     DataFilter, EventFilter, EventSeverity, JobFilter, NewEvent, NewJob, NewJobGroup, NewUserData,
     NewWorkflow, RequirementsChange, RequirementsUsers, ResultFilter, WorkflowUpdate,
@@ -46,10 +46,10 @@ pub(crate) fn a_workflow_is_renamed_and_archived(store: &dyn Store) {
 
 pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
     let one = json!(1);
-    let mut source = Source {
+    let mut source = ListSource {
         user_data: vec![NewUserData { name: "config", data: Some(&one), is_ephemeral: false }],
         jobs: vec![NewJob { input_user_data: &[0], ..job("reader") }],
-        ..Source::default()
+        ..ListSource::default()
     };
     let new = NewWorkflow { name: "test", ..NewWorkflow::default() };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
@@ -83,14 +83,14 @@ pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
 
 pub(crate) fn requirements_change_for_jobs_and_groups(store: &dyn Store) {
     let kinds = ["a_{i}", "b_{i}"].map(|name| NewJobGroup { name, ..NewJobGroup::default() });
-    let mut source = Source {
+    let mut source = ListSource {
         jobs: vec![
             NewJob { job_group: Some(0), ..job("a_1") },
             NewJob { job_group: Some(1), ..job("b_1") },
             NewJob { job_group: Some(0), ..job("a_2") },
             job("plain"),
         ],
-        ..Source::default()
+        ..ListSource::default()
     };
     let new = NewWorkflow { name: "test", job_groups: &kinds, ..NewWorkflow::default() };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
@@ -135,7 +135,7 @@ pub(crate) fn priority_is_changed_for_all_jobs_of_a_priority(store: &dyn Store) 
     let [id, other] = ["one", "other"].map(|name| {
         let jobs = [("a", 0), ("b", 10), ("c", 0), ("d", 5)];
         let jobs = jobs.map(|(name, priority)| NewJob { priority, ..job(name) });
-        let mut source = Source { jobs: jobs.to_vec(), ..Source::default() };
+        let mut source = ListSource { jobs: jobs.to_vec(), ..ListSource::default() };
         store.create_workflow(&NewWorkflow { name, ..NewWorkflow::default() }, &mut source, NOW).unwrap()
     });
     let priorities = |id| store.load_jobs(id).unwrap().priority;
@@ -155,7 +155,7 @@ pub(crate) fn deleting_a_workflow_keeps_other_workflows(store: &dyn Store) {
         builder.add_dependencies(2, &[0, 1]);
         builder.add_dependencies(3, &[2]);
         let edges = builder.finish();
-        let mut source = Source {
+        let mut source = ListSource {
             files: vec![file("f", "f")],
             user_data: vec![NewUserData { name: "u", data: None, is_ephemeral: false }],
             jobs: ["a", "b", "c", "d"]
@@ -178,7 +178,7 @@ pub(crate) fn deleting_a_workflow_keeps_other_workflows(store: &dyn Store) {
     finish(&goes);
     finish(&stays);
     let error = store.delete_workflow(id, NOW).unwrap_err();
-    assert!(matches!(error, StoreError::NotBuried { workers: 1, .. }), "{error}");
+    assert!(matches!(error, StoreError::WorkersMayBeAlive { workers: 1, .. }), "{error}");
     store.retire_worker(goes.2, NOW).unwrap();
     store.delete_workflow(id, NOW).unwrap();
 

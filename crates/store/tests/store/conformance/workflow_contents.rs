@@ -1,13 +1,13 @@
 //! Contents of a workflow besides plain jobs: job groups, files, user data, failure handlers, schedulers,
 //! actions.
 
-use crate::kit::{IDS, NOW, Source, create, create_jobs, file, job, workflow};
+use crate::kit::{IDS, ListSource, NOW, create, create_jobs, file, job, workflow};
 use serde_json::json;
 use std::time::Duration;
-use windlass_core::edges::DependencyEdges;
+use windlass_core::dependency_edges::DependencyEdges;
 use windlass_store::model::{
-    DataFilter, JobFile, JobFilter, JobParameters, ListedJobs, NewAction, NewFile, NewJob, NewJobGroup,
-    NewUserData, NewWorkflow,
+    DataFilter, InMemoryJobSource, JobFile, JobFilter, JobParameters, NewAction, NewFile, NewJob,
+    NewJobGroup, NewUserData, NewWorkflow,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::{
@@ -26,7 +26,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &WorkflowSettings) -> Workflow
     create(store, 3); // so that ids and numbers differ
     let data = json!({ "k": [1, 2.5, "x"], "z": null });
     let own_env = pairs(&[("B", "job")]);
-    let mut source = Source {
+    let mut source = ListSource {
         files: vec![
             NewFile { identifier: Some("doi:1"), mtime_ns: Some(17), ..file("raw", "data/raw.csv") },
             file("out_1", "out/1"),
@@ -231,13 +231,13 @@ pub(crate) fn job_commands_are_loaded_completely(store: &dyn Store) {
 }
 
 pub(crate) fn dangling_references_are_rejected(store: &dyn Store) {
-    let refused = |source: &mut Source<'_>, new: &NewWorkflow<'_>| {
+    let refused = |source: &mut ListSource<'_>, new: &NewWorkflow<'_>| {
         let error = store.create_workflow(new, source, NOW).unwrap_err();
         assert!(store.workflows().unwrap().is_empty());
         error
     };
     let plain = NewWorkflow { name: "test", ..NewWorkflow::default() };
-    let with = |job| Source { jobs: vec![job], ..Source::default() };
+    let with = |job| ListSource { jobs: vec![job], ..ListSource::default() };
     for bad in [
         NewJob { job_group: Some(0), ..job("a") },
         NewJob { input_files: &[0], ..job("a") },
@@ -247,10 +247,10 @@ pub(crate) fn dangling_references_are_rejected(store: &dyn Store) {
         assert!(matches!(&error, StoreError::OutOfRange { what } if what.contains("`a`")), "{error}");
     }
     let kind = NewJobGroup { name: "k", failure_handler: Some(1), ..NewJobGroup::default() };
-    refused(&mut Source::default(), &NewWorkflow { job_groups: &[kind], ..plain.clone() });
+    refused(&mut ListSource::default(), &NewWorkflow { job_groups: &[kind], ..plain.clone() });
     let far = NewAction { action: &action(), jobs: &[1] };
     refused(&mut with(job("a")), &NewWorkflow { actions: &[far], ..plain.clone() });
-    let twice = &mut Source { files: vec![file("f", "1"), file("f", "2")], ..Source::default() };
+    let twice = &mut ListSource { files: vec![file("f", "1"), file("f", "2")], ..ListSource::default() };
     let error = refused(twice, &plain);
     assert!(matches!(&error, StoreError::DuplicateName { name, .. } if name == "f"), "{error}");
     assert!(error.hint().is_some());
@@ -260,14 +260,14 @@ pub(crate) fn files_of_many_jobs_are_not_mixed_up(store: &dyn Store) {
     let paths: Vec<String> = (0..300).map(|i| format!("out/{i}")).collect();
     let numbers: Vec<[u32; 1]> = (0..300).map(|i| [i]).collect();
     let names: Vec<String> = (0..300).map(|i| format!("job_{i}")).collect();
-    let mut source = Source {
+    let mut source = ListSource {
         files: paths.iter().map(|path| file(path, path)).collect(),
         jobs: names
             .iter()
             .zip(&numbers)
             .map(|(name, number)| NewJob { output_files: number, command: name, ..job(name) })
             .collect(),
-        ..Source::default()
+        ..ListSource::default()
     };
     let id = store.create_workflow(&workflow(&[], &DependencyEdges::default()), &mut source, NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
@@ -283,7 +283,7 @@ pub(crate) fn reused_job_counts_as_completed(store: &dyn Store) {
     let (_, old) = create(store, 1);
     let done = NewJob { status: JobStatus::Completed, reused_from: Some(old[0]), ..job("done") };
     let edges = DependencyEdges { direct: vec![(1, 0)], ..DependencyEdges::default() };
-    let mut jobs = ListedJobs::new([done, job("next")]);
+    let mut jobs = InMemoryJobSource::new([done, job("next")]);
     let id = store.create_workflow(&workflow(&[], &edges), &mut jobs, NOW).unwrap();
     let rows = store.jobs(id, &JobFilter::default()).unwrap();
     assert_eq!((rows[0].status, rows[0].reused_from), (JobStatus::Completed, Some(old[0])));

@@ -14,7 +14,7 @@ use windlass_types::{FileId, JobId, JobStatus, UserDataId, WorkflowId};
 
 fn empty(store: &dyn Store) -> WorkflowId {
     let new = NewWorkflow { name: "new", user: "ada", ..NewWorkflow::default() };
-    store.create_workflow(&new, &mut crate::kit::Source::default(), NOW).unwrap()
+    store.create_workflow(&new, &mut crate::kit::ListSource::default(), NOW).unwrap()
 }
 
 fn new(name: &str) -> AddJob {

@@ -15,7 +15,7 @@ use windlass_types::JobStatus;
 
 /// The fault injected at the next `COMMIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
+enum InjectedFault {
     /// It does not arrive, and both sides are disconnected.
     Before,
     /// It arrives and is applied; the response is lost.
@@ -26,11 +26,11 @@ enum Blow {
 
 /// A proxy between a store and its database.
 #[derive(Clone, Default)]
-struct Between(Arc<Mutex<State>>);
+struct DatabaseProxy(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    next: Option<Blow>,
+    next: Option<InjectedFault>,
     /// Number of connections to reject after a fault.
     away: u32,
     turned_away: u32,
@@ -38,7 +38,7 @@ struct State {
     kept: Vec<UnixStream>,
 }
 
-impl Between {
+impl DatabaseProxy {
     /// Listens on a socket for stores with this directory as host.
     fn start(directory: &Path, real: &Path) -> Self {
         let this = Self::default();
@@ -53,13 +53,13 @@ impl Between {
         this
     }
 
-    fn strike(&self, blow: Blow, away: u32) {
+    fn inject(&self, injected_fault: InjectedFault, away: u32) {
         let mut state = self.0.lock().unwrap();
-        (state.next, state.away, state.turned_away) = (Some(blow), away, 0);
+        (state.next, state.away, state.turned_away) = (Some(injected_fault), away, 0);
     }
 
     /// Number of rejected connections; and whether the fault was injected.
-    fn struck(&self) -> u32 {
+    fn was_injected(&self) -> u32 {
         let state = self.0.lock().unwrap();
         assert_eq!(state.next, None);
         state.turned_away
@@ -84,18 +84,18 @@ impl Between {
             drop(io::copy(&mut server, &mut client));
             drop(client.shutdown(Shutdown::Both));
         });
-        let blow = self.pass_on(client, &server);
+        let injected_fault = self.pass_on(client, &server);
         // From here on the store receives nothing.
         drop(client.shutdown(Shutdown::Both));
-        match blow {
-            Ok(Some(Blow::Unnoticed)) => self.0.lock().unwrap().kept.push(server),
-            Ok(Some(Blow::After)) => drop(send(&server, b'Q', b"COMMIT\0")),
-            Ok(Some(Blow::Before) | None) | Err(_) => drop(server.shutdown(Shutdown::Both)),
+        match injected_fault {
+            Ok(Some(InjectedFault::Unnoticed)) => self.0.lock().unwrap().kept.push(server),
+            Ok(Some(InjectedFault::After)) => drop(send(&server, b'Q', b"COMMIT\0")),
+            Ok(Some(InjectedFault::Before) | None) | Err(_) => drop(server.shutdown(Shutdown::Both)),
         }
     }
 
     /// Until one of them disconnects, or the fault is injected.
-    fn pass_on(&self, mut client: &UnixStream, mut server: &UnixStream) -> io::Result<Option<Blow>> {
+    fn pass_on(&self, mut client: &UnixStream, mut server: &UnixStream) -> io::Result<Option<InjectedFault>> {
         let greeting = body(client)?;
         server.write_all(&(greeting.len() as u32 + 4).to_be_bytes())?;
         server.write_all(&greeting)?;
@@ -106,9 +106,9 @@ impl Between {
             }
             let message = body(client)?;
             if kind == [b'Q'] && message == b"COMMIT\0" {
-                let blow = self.0.lock().unwrap().next.take();
-                if blow.is_some() {
-                    return Ok(blow);
+                let injected_fault = self.0.lock().unwrap().next.take();
+                if injected_fault.is_some() {
+                    return Ok(injected_fault);
                 }
             }
             send(server, kind[0], &message)?;
@@ -135,71 +135,71 @@ fn send(mut to: &UnixStream, kind: u8, body: &[u8]) -> io::Result<()> {
 }
 
 /// A store behind the proxy.
-struct Scene {
+struct FaultTest {
     store: PgStore,
-    between: Between,
+    between: DatabaseProxy,
     _directory: tempfile::TempDir,
     _database: crate::postgres_server::Database,
 }
 
-fn scene() -> Scene {
+fn fault_test() -> FaultTest {
     let database = database();
     let directory = tempfile::tempdir().unwrap();
     let (start, real) =
         database.url().split_once("?host=").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    let between = Between::start(directory.path(), Path::new(&real));
+    let between = DatabaseProxy::start(directory.path(), Path::new(&real));
     let url = format!("{start}?host={}", directory.path().display());
     let store = PgStore::open(&url, OpenMode::ReadWrite).unwrap();
-    Scene { store, between, _directory: directory, _database: database }
+    FaultTest { store, between, _directory: directory, _database: database }
 }
 
 /// Every way of writing in turn: single requests, changes, and large operations.
 #[test]
 fn commit_with_lost_response_is_recognized() {
-    let Scene { store, between, .. } = &scene();
+    let FaultTest { store, between, .. } = &fault_test();
     let (workflow, jobs) = create(store, 2);
     let workers = || store.workers(&WorkerFilter::default()).unwrap().len();
 
-    between.strike(Blow::After, 0);
+    between.inject(InjectedFault::After, 0);
     let first = worker(store, workflow);
-    between.struck();
+    between.was_injected();
     assert_eq!(workers(), 1, "applied once, and reported to the caller");
 
-    between.strike(Blow::After, 3);
+    between.inject(InjectedFault::After, 3);
     commit(store, workflow, vec![claim(jobs[0], 1, first)]).unwrap();
-    assert_eq!(between.struck(), 3, "there was no response for a while");
+    assert_eq!(between.was_injected(), 3, "there was no response for a while");
     assert_eq!(counts(store, workflow).get(JobStatus::Pending), 1);
 
-    between.strike(Blow::After, 0);
+    between.inject(InjectedFault::After, 0);
     let (other, _) = create(store, 5);
-    between.struck();
+    between.was_injected();
     assert_eq!(store.workflows().unwrap().iter().map(|row| row.id).collect::<Vec<_>>(), [workflow, other]);
     // Own commits are not counted as commits of others.
     let before = store.foreign_commit_count(true).unwrap();
-    between.strike(Blow::After, 0);
+    between.inject(InjectedFault::After, 0);
     worker(store, workflow);
-    between.struck();
+    between.was_injected();
     assert_eq!(store.foreign_commit_count(true).unwrap(), before);
 }
 
 #[test]
 fn uncommitted_write_fails_and_can_be_repeated() {
-    for blow in [Blow::Before, Blow::Unnoticed] {
-        let Scene { store, between, .. } = &scene();
+    for injected_fault in [InjectedFault::Before, InjectedFault::Unnoticed] {
+        let FaultTest { store, between, .. } = &fault_test();
         let (workflow, jobs) = create(store, 2);
         let first = worker(store, workflow);
-        let transient = |error: StoreError| assert!(error.is_transient(), "{blow:?}: {error}");
+        let transient = |error: StoreError| assert!(error.is_transient(), "{injected_fault:?}: {error}");
 
-        between.strike(blow, 2);
+        between.inject(injected_fault, 2);
         transient(store.add_worker(&new_worker(workflow), NOW).unwrap_err());
-        assert_eq!(between.struck(), 2);
-        assert_eq!(store.workers(&WorkerFilter::default()).unwrap().len(), 1, "{blow:?}");
+        assert_eq!(between.was_injected(), 2);
+        assert_eq!(store.workers(&WorkerFilter::default()).unwrap().len(), 1, "{injected_fault:?}");
 
         let claims = || vec![claim(jobs[0], 1, first)];
-        between.strike(blow, 0);
+        between.inject(injected_fault, 0);
         transient(commit(store, workflow, claims()).unwrap_err());
-        between.struck();
-        assert_eq!(counts(store, workflow).get(JobStatus::Pending), 0, "{blow:?}");
+        between.was_injected();
+        assert_eq!(counts(store, workflow).get(JobStatus::Pending), 0, "{injected_fault:?}");
         commit(store, workflow, claims()).unwrap();
         let again = commit(store, workflow, claims()).unwrap_err();
         assert!(matches!(again, StoreError::Conflict { .. }), "what was applied is rejected: {again}");

@@ -63,11 +63,11 @@ fn superseded_server_cannot_write() {
 }
 
 fn create_one(store: &PgStore) -> Result<windlass_types::WorkflowId, StoreError> {
-    let edges = windlass_core::edges::DependencyEdges::default();
+    let edges = windlass_core::dependency_edges::DependencyEdges::default();
     let none = std::iter::empty::<windlass_store::model::NewJob<'_>>();
     store.create_workflow(
         &crate::kit::workflow(&[], &edges),
-        &mut windlass_store::model::ListedJobs::new(none),
+        &mut windlass_store::model::InMemoryJobSource::new(none),
         NOW,
     )
 }
@@ -94,7 +94,7 @@ fn foreign_database_is_rejected() {
     let database = database();
     database.sql("CREATE TABLE customers (id INT)");
     let error = PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap_err();
-    assert!(matches!(&error, StoreError::NotOurs { table, .. } if table == "customers"), "{error}");
+    assert!(matches!(&error, StoreError::ForeignDatabase { table, .. } if table == "customers"), "{error}");
     let nowhere = PgStore::open("postgres://ann:secret@/x?host=/nowhere", OpenMode::ReadWrite).unwrap_err();
     assert!(matches!(nowhere, StoreError::Unreachable { .. }), "{nowhere}");
     assert!(nowhere.is_transient() && !format!("{nowhere:?} {nowhere}").contains("secret"));

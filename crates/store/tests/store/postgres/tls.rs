@@ -10,12 +10,12 @@ use windlass_store::sqlite::OpenMode;
 use windlass_store::{Store as _, StoreError};
 
 /// A PostgreSQL that requires TLS. It stops some seconds after its last use.
-struct Secured {
+struct TlsServer {
     server: Server,
     port: u16,
 }
 
-impl Secured {
+impl TlsServer {
     /// Its certificate is for 127.0.0.1.
     fn start(directory: &Path) -> Self {
         make_authority(directory, "ca");
@@ -70,7 +70,7 @@ fn roots(directory: &Path, name: &str) -> String {
 fn sslmode_is_enforced() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let secured = Secured::start(directory);
+    let secured = TlsServer::start(directory);
 
     let (workflow, _) = create(&secured.open("127.0.0.1", &roots(directory, "ca")).unwrap(), 1);
     for options in ["sslmode=require", "sslmode=prefer", ""] {

@@ -3,8 +3,8 @@
 use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, worker, workflow};
 use std::path::Path;
 use std::sync::mpsc;
-use windlass_core::edges::DependencyEdges;
-use windlass_store::model::{ListedJobs, SpawnJob, SpawnRequest};
+use windlass_core::dependency_edges::DependencyEdges;
+use windlass_store::model::{InMemoryJobSource, SpawnJob, SpawnRequest};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{ChangeBatch, Store, StoreError};
 use windlass_types::worker_messages::AttemptKey;
@@ -26,7 +26,7 @@ fn large_creation_does_not_block_others() {
         let creating = scope.spawn(|| {
             let other = open(&db);
             let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
-            let mut rows = ListedJobs::new(names.iter().enumerate().map(|(i, name)| {
+            let mut rows = InMemoryJobSource::new(names.iter().enumerate().map(|(i, name)| {
                 if i == 100 {
                     started.send(()).unwrap();
                 }

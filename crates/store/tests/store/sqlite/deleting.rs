@@ -1,9 +1,9 @@
 //! Deleting workflows from a file that other processes may have open.
 
-use crate::kit::{NOW, Source, create, file, job, worker, workflow};
+use crate::kit::{ListSource, NOW, create, file, job, worker, workflow};
 use serde_json::json;
 use std::path::Path;
-use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_core::slurm::allocation_rows::NewAllocation;
 use windlass_store::lock::WorkflowLock;
 use windlass_store::model::{
@@ -108,7 +108,7 @@ fn deleted_workflow_leaves_no_rows() {
     let db = directory.path().join("windlass.db");
     let store = SqliteStore::create(&db).unwrap().store.acting_as("ada");
     let data = json!(1);
-    let mut source = Source {
+    let mut source = ListSource {
         files: vec![file("f", "f")],
         user_data: vec![NewUserData { name: "u", data: Some(&data), is_ephemeral: false }],
         jobs: ["a", "b", "c", "d"]

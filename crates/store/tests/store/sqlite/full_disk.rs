@@ -15,14 +15,14 @@ use windlass_types::{JobId, JobStatus, WorkerId, WorkflowId};
 
 const JOBS: usize = 3000;
 
-struct Books {
+struct StoreOnSmallDisk {
     store: SqliteStore,
     workflow: WorkflowId,
     worker: WorkerId,
     jobs: Vec<JobId>,
 }
 
-impl Books {
+impl StoreOnSmallDisk {
     fn new(db: &Path) -> Self {
         let store = SqliteStore::create(db).unwrap().store;
         let (workflow, jobs) = create(&store, JOBS);
@@ -85,9 +85,10 @@ impl Books {
 
 /// Tries to create a workflow that is too large.
 fn try_create(store: &dyn Store) -> StoreError {
-    let edges = windlass_core::edges::DependencyEdges::default();
+    let edges = windlass_core::dependency_edges::DependencyEdges::default();
     let names: Vec<String> = (0..100_000).map(|i| format!("large_{i}")).collect();
-    let mut jobs = windlass_store::model::ListedJobs::new(names.iter().map(|name| crate::kit::job(name)));
+    let mut jobs =
+        windlass_store::model::InMemoryJobSource::new(names.iter().map(|name| crate::kit::job(name)));
     store.create_workflow(&crate::kit::workflow(&[], &edges), &mut jobs, crate::kit::NOW).unwrap_err()
 }
 
@@ -115,7 +116,7 @@ impl Drop for SmallDisk {
 fn writes_resume_after_a_full_disk() {
     let directory = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(directory.path(), "3m");
-    let job_store = Books::new(&directory.path().join("windlass.db"));
+    let job_store = StoreOnSmallDisk::new(&directory.path().join("windlass.db"));
     let filler = directory.path().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}
@@ -201,7 +202,7 @@ fn aborted_file_system_is_named() {
     std::fs::create_dir(&place).unwrap();
     run("mount", &["-o", "loop", image.to_str().unwrap()], &place);
     let disk = SmallDisk(place.clone());
-    let job_store = Books::new(&place.join("windlass.db"));
+    let job_store = StoreOnSmallDisk::new(&place.join("windlass.db"));
     run("mount", &["-o", "remount,abort"], &place);
     let (_, error) = job_store.fill();
     assert!(error.to_string().contains("mounted read-only"), "{error}");
@@ -214,7 +215,7 @@ fn aborted_file_system_is_named() {
 #[test]
 fn writes_resume_after_a_file_size_limit() {
     if let Some(db) = child::part() {
-        let job_store = Books::new(&db);
+        let job_store = StoreOnSmallDisk::new(&db);
         job_store.survive(|| {
             let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
             let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };

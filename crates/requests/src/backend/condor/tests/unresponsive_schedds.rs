@@ -17,9 +17,9 @@ case "$*" in
 esac
 "#;
 
-struct Tools(TempDir);
+struct FakeCondorTools(TempDir);
 
-impl Tools {
+impl FakeCondorTools {
     fn new() -> Self {
         let tools = tempfile::tempdir().unwrap();
         for tool in ["condor_q", "condor_history", "condor_rm"] {
@@ -56,7 +56,7 @@ fn in_directory(run: RunRow, directory: &TempDir) -> RunRow {
 }
 
 /// Waits for a notice about `run`.
-fn await_news(waker: &ReconcilerWaker, run: &str) {
+fn await_news(waker: &RequestReconcilerWaker, run: &str) {
     let until = Instant::now() + Duration::from_mins(10);
     while Instant::now() < until {
         if waker.0.wait_for_events(until).is_some_and(|events| events.runs.contains(run)) {
@@ -68,7 +68,7 @@ fn await_news(waker: &ReconcilerWaker, run: &str) {
 
 #[test]
 fn silent_schedd_delays_neither_watching_nor_stopping() {
-    let (tools, waker) = (Tools::new(), ReconcilerWaker::default());
+    let (tools, waker) = (FakeCondorTools::new(), RequestReconcilerWaker::default());
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let condor = CondorBackend::new(tools.options(&["well", "silent"]), waker.clone());
     let well = in_directory(run("a", Some("well"), Some("7")), &directories[0]);
@@ -92,8 +92,8 @@ fn silent_schedd_delays_neither_watching_nor_stopping() {
 
 #[test]
 fn stopping_ends_hanging_call_to_silent_schedd() {
-    let tools = Tools::new();
-    let condor = CondorBackend::new(tools.options(&["silent"]), ReconcilerWaker::default());
+    let tools = FakeCondorTools::new();
+    let condor = CondorBackend::new(tools.options(&["silent"]), RequestReconcilerWaker::default());
     let removed = std::thread::scope(|scope| {
         let telling = scope.spawn(|| condor.schedd_queue.client_for(Some("silent")).remove(7, "because"));
         let hanging = tools.hanging();
@@ -110,8 +110,8 @@ fn stopping_ends_hanging_call_to_silent_schedd() {
 
 #[test]
 fn silent_schedd_is_skipped_for_a_while() {
-    let tools = Tools::new();
-    let condor = CondorBackend::new(tools.options(&["silent", "well"]), ReconcilerWaker::default());
+    let tools = FakeCondorTools::new();
+    let condor = CondorBackend::new(tools.options(&["silent", "well"]), RequestReconcilerWaker::default());
     let at = |schedd: &str| rows::BackendRunRef::Htcondor { schedd: Some(schedd.into()), cluster: None };
     let silence = std::thread::scope(|scope| {
         let placing = scope.spawn(|| condor.choose_schedd(&[]));
