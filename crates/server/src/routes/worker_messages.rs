@@ -246,13 +246,21 @@ pub(crate) enum ReturnReasonMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttemptEndMessage {
+    /// The attempt.
     key: AttemptKeyMessage,
+    /// Start of the process.
     started_at: String,
+    /// End of the process.
     ended_at: String,
+    /// Time from start to end.
     wall: DurationMessage,
+    /// Exit code or signal.
     exit: ProcessExitMessage,
+    /// Why it ended.
     cause: AttemptEndCauseMessage,
+    /// Measurements.
     usage: AttemptUsageMessage,
+    /// Its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     files: Option<AttemptFilesMessage>,
     /// The end of its standard error.
@@ -291,10 +299,15 @@ pub(crate) enum StopReasonMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttemptUsageMessage {
+    /// Highest memory.
     peak_memory: Option<u64>,
+    /// Average memory.
     avg_memory: Option<u64>,
+    /// User and system time.
     cpu_time: DurationMessage,
+    /// Highest CPU usage.
     peak_cpu_percent: Option<f64>,
+    /// Average CPU usage.
     avg_cpu_percent: Option<f64>,
 }
 
@@ -302,7 +315,9 @@ pub(crate) struct AttemptUsageMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttemptFilesMessage {
+    /// States of the input files at the start.
     inputs: Vec<Option<FileSnapshotMessage>>,
+    /// States of the output files at the end.
     outputs: Vec<Option<FileSnapshotMessage>>,
 }
 
@@ -311,7 +326,9 @@ pub(crate) struct AttemptFilesMessage {
 pub(crate) struct FileSnapshotMessage {
     /// Nanoseconds since 1970.
     mtime_ns: i64,
+    /// Bytes.
     size: u64,
+    /// Hash of the content, if it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
 }
@@ -335,10 +352,13 @@ pub(crate) struct ExchangeReplyMessage {
     /// Workflows that are new to the worker.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workflows: Vec<WorkflowSetupMessage>,
+    /// Jobs to run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     assignments: Vec<AssignmentMessage>,
+    /// Actions to run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     actions: Vec<ActionCommandMessage>,
+    /// Attempts to stop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stops: Vec<StopCommandMessage>,
     /// Reports that came too late.
@@ -357,10 +377,15 @@ pub(crate) struct ExchangeReplyMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkflowSetupMessage {
+    /// Id of the workflow.
     workflow: i64,
+    /// Run of the workflow.
     run: i64,
+    /// Name of the workflow.
     name: String,
+    /// Directory in which jobs run.
     submission_dir: String,
+    /// Directory of logs and results.
     output_dir: String,
     /// `resource_monitor` of the workflow.
     resource_monitor: Option<serde_json::Value>,
@@ -373,32 +398,43 @@ pub(crate) struct WorkflowSetupMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AssignmentMessage {
+    /// The attempt.
     key: AttemptKeyMessage,
+    /// Name of the job.
     name: String,
     /// Runs as `bash -c COMMAND`.
     command: String,
     /// A program with arguments that starts the command elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     launcher: Vec<String>,
+    /// Environment variables: names with values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     env: Vec<(String, String)>,
+    /// Parameters: names with values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     params: Vec<(String, String)>,
+    /// Resources that the job gets.
     resources: JobResourcesMessage,
     /// Whether `resources` were set for the job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     asked_for_resources: bool,
+    /// Limits that end the job.
     limits: AttemptLimitsMessage,
+    /// How the job is told to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     termination: Option<TerminationMessage>,
     /// `mode` and `delete_on_success`.
     stdio: serde_json::Value,
+    /// Paths of the input files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     input_files: Vec<String>,
+    /// Paths of the output files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     output_files: Vec<String>,
+    /// Whether the contents of the files are hashed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     hash_files: bool,
+    /// Script to run first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recovery: Option<RecoveryScriptMessage>,
 }
@@ -407,10 +443,15 @@ pub(crate) struct AssignmentMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobResourcesMessage {
+    /// CPUs.
     cpus: u32,
+    /// Memory.
     memory: u64,
+    /// GPUs.
     gpus: u32,
+    /// Nodes.
     nodes: u32,
+    /// Requested time.
     runtime: Option<DurationMessage>,
 }
 
@@ -418,14 +459,18 @@ pub(crate) struct JobResourcesMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttemptLimitsMessage {
+    /// Bytes.
     memory: Option<u64>,
+    /// Longest time.
     runtime: Option<DurationMessage>,
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TerminationMessage {
+    /// Number of the signal.
     signal: i32,
+    /// Time before the limit at which the signal is sent.
     lead: Option<DurationMessage>,
 }
 
@@ -433,9 +478,13 @@ pub(crate) struct TerminationMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecoveryScriptMessage {
+    /// Command of the script.
     script: String,
+    /// The attempt that failed.
     failed: u32,
+    /// Exit code of the failed attempt.
     return_code: i32,
+    /// Longest time of the script.
     limit: DurationMessage,
 }
 
@@ -443,12 +492,19 @@ pub(crate) struct RecoveryScriptMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActionCommandMessage {
+    /// Id of the workflow.
     workflow: i64,
+    /// Run of the workflow.
     run: i64,
+    /// Id of the action.
     action: i64,
+    /// Execution of the action.
     attempt: u32,
+    /// What triggered the action.
     trigger: String,
+    /// Commands, run one after the other.
     commands: Vec<String>,
+    /// Environment variables: names with values.
     env: Vec<(String, String)>,
 }
 
@@ -456,15 +512,20 @@ pub(crate) struct ActionCommandMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StopCommandMessage {
+    /// Id of the workflow.
     workflow: i64,
+    /// Attempts to stop; empty: all of the workflow.
     attempts: Vec<AttemptKeyMessage>,
+    /// Why they are stopped.
     why: StopReasonMessage,
+    /// Time between the signal and SIGKILL.
     grace: DurationMessage,
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StaleReportMessage {
+    /// The reported attempt.
     key: AttemptKeyMessage,
     /// The current state, as text.
     found: String,
