@@ -13,7 +13,7 @@ pub struct NodeQuarantineInfo {
     /// User whose workers get no jobs there; `None`: all users.
     #[serde(default)]
     pub user: Option<String>,
-    /// `set_aside` or `on_probation`.
+    /// `quarantined` or `on_probation`.
     pub standing: String,
     pub since: Timestamp,
     pub until: Timestamp,

@@ -44,13 +44,13 @@ pub struct WorkerInfo {
     pub silence_seconds: Option<f64>,
     #[serde(default)]
     pub time_left_seconds: Option<f64>,
-    /// `trusted`, `set_aside` or `on_probation`, like its node; the reason, and the end of the quarantine.
+    /// `trusted`, `quarantined` or `on_probation`, like its node; the reason, and the end of the quarantine.
     #[serde(default)]
     pub standing: Option<String>,
-    #[serde(default)]
-    pub set_aside_because: Option<String>,
-    #[serde(default)]
-    pub set_aside_until: Option<Timestamp>,
+    #[serde(default, alias = "set_aside_because")]
+    pub quarantine_reason: Option<String>,
+    #[serde(default, alias = "set_aside_until")]
+    pub quarantined_until: Option<Timestamp>,
 }
 
 impl Client {

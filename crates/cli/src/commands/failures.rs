@@ -173,7 +173,7 @@ pub(crate) const JOB_FIELDS: &[ListField<FailureRow>] = &[
     ListField::new("why", |row: &FailureRow| row.why.as_ref().into()),
     ListField::new("worker_id", |row: &FailureRow| row.worker_id.0.into()),
     ListField::new("ended_at", |row: &FailureRow| row.ended_at.into()),
-    ListField::new("last_words", |row: &FailureRow| {
+    ListField::new("log_tail", |row: &FailureRow| {
         row.last_words.as_ref().map_or(FieldValue::Empty, FieldValue::from)
     }),
 ];

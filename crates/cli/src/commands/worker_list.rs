@@ -36,8 +36,8 @@ const FIELDS: &[ListField<WorkerInfo>] = &[
     ListField::new("is_draining", |w: &WorkerInfo| w.is_draining.into())
         .column(TableColumn::text("DRAINING")),
     ListField::new("standing", |w: &WorkerInfo| w.standing.clone().into()),
-    ListField::new("set_aside_until", |w: &WorkerInfo| FieldValue::from(w.set_aside_until)),
-    ListField::new("set_aside_because", |w: &WorkerInfo| w.set_aside_because.clone().into()),
+    ListField::new("quarantined_until", |w: &WorkerInfo| FieldValue::from(w.quarantined_until)),
+    ListField::new("quarantine_reason", |w: &WorkerInfo| w.quarantine_reason.clone().into()),
     // Empty: accepts all jobs that fit.
     ListField::table_only(TableColumn::text("QUARANTINE"), render_standing),
     ListField::new("started_at", |w: &WorkerInfo| w.started_at.into()).column(TableColumn::text("SINCE")),
@@ -46,9 +46,9 @@ const FIELDS: &[ListField<WorkerInfo>] = &[
 
 /// Why its node gets no jobs, or few.
 fn render_standing(worker: &WorkerInfo) -> FieldValue {
-    let why = worker.set_aside_because.as_deref().unwrap_or_default();
-    match (worker.standing.as_deref(), worker.set_aside_until) {
-        (Some("set_aside"), Some(until)) => format!("until {until}: {why}").into(),
+    let why = worker.quarantine_reason.as_deref().unwrap_or_default();
+    match (worker.standing.as_deref(), worker.quarantined_until) {
+        (Some("quarantined" | "set_aside"), Some(until)) => format!("until {until}: {why}").into(),
         (Some("on_probation"), _) => format!("on probation: {why}").into(),
         _ => "".into(),
     }
@@ -128,7 +128,7 @@ fn worker_from_row(row: WorkerRow) -> WorkerInfo {
         silence_seconds: None,
         time_left_seconds: None,
         standing: None,
-        set_aside_because: None,
-        set_aside_until: None,
+        quarantine_reason: None,
+        quarantined_until: None,
     }
 }

@@ -46,7 +46,7 @@ fn pending_failures_are_listed_with_log_excerpt() {
     let waiting = sandbox.json(&["failures", "pending"]);
     documented_keys(&waiting[0]);
     assert_eq!((&waiting[0]["job_name"], &waiting[0]["return_code"]), (&json!("part_2"), &json!(3)));
-    assert_eq!(waiting[0]["last_words"], "checksum of block 17 is odd");
+    assert_eq!(waiting[0]["log_tail"], "checksum of block 17 is odd");
     let shown = sandbox.windlass(&["failures", "show", "part_2"]).exits(0);
     shown.prints("Attempt 1: exit code 3").prints("| checksum of block 17 is odd");
     let why = sandbox.windlass(&["why", "part_2"]).exits(0);

@@ -66,14 +66,14 @@ fn bad_node_is_quarantined_probed_and_released() {
 
     let aside = || sandbox.json(&["worker", "nodes"]).as_array().unwrap().clone();
     let mut found: Vec<Value> = Vec::new();
-    eventually("the bad one is set aside", || {
+    eventually("the bad one is in quarantine", || {
         found = aside();
         !found.is_empty()
     });
     let node = &found[0];
     assert_eq!(
         (found.len(), &node["host"], &node["standing"], &node["set_by"]),
-        (1, &json!("bad-node"), &json!("set_aside"), &json!("windlass")),
+        (1, &json!("bad-node"), &json!("quarantined"), &json!("windlass")),
         "{found:?}"
     );
     assert!(node["evidence"]["failed"].as_u64().unwrap() >= 5, "{node}");

@@ -190,9 +190,9 @@ fn node_is_quarantined_listed_and_released() {
     let set = ["worker", "nodes", "set-aside", &host, "--for", "2h", "--reason", "its disk is full"];
     sandbox.windlass(&set).exits(0).says("is in quarantine until");
     let nodes = sandbox.json(&["worker", "nodes", "list"]);
-    assert_eq!((&nodes[0]["host"], &nodes[0]["standing"]), (&host.as_str().into(), &"set_aside".into()));
+    assert_eq!((&nodes[0]["host"], &nodes[0]["standing"]), (&host.as_str().into(), &"quarantined".into()));
     assert_eq!((&nodes[0]["reason"], &nodes[0]["set_by"]), (&"its disk is full".into(), &"tester".into()));
-    assert_eq!(workers()[0]["set_aside_because"], "its disk is full");
+    assert_eq!(workers()[0]["quarantine_reason"], "its disk is full");
     sandbox.windlass(&["worker", "list"]).exits(0).prints("its disk is full");
 
     sandbox.write("chain.yaml", CHAIN);

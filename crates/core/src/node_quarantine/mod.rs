@@ -99,7 +99,7 @@ pub enum NodeEligibility {
     #[default]
     Trusted,
     /// It gets none.
-    SetAside,
+    Quarantined,
     /// It gets one at a time until one completes.
     OnProbation,
 }
@@ -118,7 +118,7 @@ impl NodeEligibility {
     pub fn from_quarantine(until: Option<Timestamp>, now: Timestamp) -> Self {
         match until {
             None => Self::Trusted,
-            Some(until) if now < until => Self::SetAside,
+            Some(until) if now < until => Self::Quarantined,
             Some(_) => Self::OnProbation,
         }
     }
@@ -126,7 +126,7 @@ impl NodeEligibility {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
-            Self::SetAside => "set_aside",
+            Self::Quarantined => "quarantined",
             Self::OnProbation => "on_probation",
         }
     }

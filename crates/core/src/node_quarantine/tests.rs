@@ -169,7 +169,7 @@ fn quarantine_doubles_each_time() {
 fn expired_quarantine_leads_to_probation() {
     let of = |until: Option<i64>| NodeEligibility::from_quarantine(until.map(Timestamp), Timestamp(100));
     assert_eq!(of(None), NodeEligibility::Trusted);
-    assert_eq!(of(Some(101)), NodeEligibility::SetAside);
+    assert_eq!(of(Some(101)), NodeEligibility::Quarantined);
     assert_eq!(of(Some(100)), NodeEligibility::OnProbation);
     assert_eq!(of(Some(1)), NodeEligibility::OnProbation);
 }

@@ -94,7 +94,7 @@ impl Scheduler {
         let Some(session) = self.sessions.get(&worker).filter(|session| session.may_take_actions()) else {
             return;
         };
-        let is_quarantined = session.standing == NodeEligibility::SetAside;
+        let is_quarantined = session.standing == NodeEligibility::Quarantined;
         let Some(active) = self.find_workflow(workflow) else { return };
         let is_over = active.has_no_jobs_left() && active.actions.states.has_only_worker_end_actions();
         let stage = if is_over { WorkerStage::Leaving } else { WorkerStage::Working };

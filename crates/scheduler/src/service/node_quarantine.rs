@@ -82,7 +82,7 @@ impl ActiveQuarantine {
     }
 
     const fn standing(&self) -> NodeEligibility {
-        if self.is_on_probation { NodeEligibility::OnProbation } else { NodeEligibility::SetAside }
+        if self.is_on_probation { NodeEligibility::OnProbation } else { NodeEligibility::Quarantined }
     }
 }
 
@@ -92,7 +92,7 @@ impl NodeRegistry {
     fn find_quarantine(&self, node: &NodeKey) -> Option<(&NodeKey, &ActiveQuarantine)> {
         let of_all = self.quarantined.get_key_value(&NodeKey::for_all_users(&node.host));
         let own = self.quarantined.get_key_value(node);
-        let holds = |quarantine: &ActiveQuarantine| quarantine.standing() == NodeEligibility::SetAside;
+        let holds = |quarantine: &ActiveQuarantine| quarantine.standing() == NodeEligibility::Quarantined;
         match (of_all, own) {
             (Some((_, all)), Some((_, one))) if holds(one) && !holds(all) => own,
             (Some(_), _) => of_all,
@@ -192,7 +192,7 @@ impl Scheduler {
                 }
             }
             // Jobs from before the quarantine prove nothing new.
-            NodeEligibility::SetAside => {}
+            NodeEligibility::Quarantined => {}
             NodeEligibility::OnProbation => {
                 let node = session.node.clone();
                 self.decide_probe(&node, key, outcome);

@@ -185,7 +185,7 @@ impl WorkerSession {
         willing
             && self.group.is_some()
             && self.exclusive_job.is_none()
-            && self.standing != NodeEligibility::SetAside
+            && self.standing != NodeEligibility::Quarantined
             && self.exchanges.has_waiting_caller()
     }
 

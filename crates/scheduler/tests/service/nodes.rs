@@ -75,7 +75,7 @@ fn a_bad_node_is_quarantined_with_the_evidence() {
     assert_eq!(row.until, row.since.plus(SPELL));
     let evidence = row.evidence.as_ref().unwrap();
     assert_eq!((evidence["failed"].as_u64(), evidence["jobs"].as_array().map(Vec::len)), (Some(5), Some(5)));
-    assert!(told(&fixture, "node_set_aside")[0].starts_with("node bad is quarantined until "));
+    assert!(told(&fixture, "node_quarantined")[0].starts_with("node bad is quarantined until "));
     // Its jobs continue, and count; it gets no more, nor does another worker there.
     let had = bad.keys();
     end_all(&fixture, &mut bad, 0);
@@ -85,7 +85,7 @@ fn a_bad_node_is_quarantined_with_the_evidence() {
     assert!(beside.held.is_empty());
     assert_eq!(
         standings(&fixture),
-        [NodeEligibility::Trusted, NodeEligibility::SetAside, NodeEligibility::SetAside]
+        [NodeEligibility::Trusted, NodeEligibility::Quarantined, NodeEligibility::Quarantined]
     );
     assert_eq!(aside(&fixture).len(), 1, "jobs from before change nothing");
     good.work_off(&fixture);
@@ -193,7 +193,7 @@ fn a_clock_set_back_does_not_prolong_a_quarantine() {
     let (fixture, _, _good, _bad) = with_bad_node();
     fixture.hand.set_wall_clock_back(Duration::from_hours(24));
     jump(&fixture, SPELL.saturating_sub(Duration::from_secs(1)));
-    assert_eq!(standings(&fixture), [NodeEligibility::Trusted, NodeEligibility::SetAside]);
+    assert_eq!(standings(&fixture), [NodeEligibility::Trusted, NodeEligibility::Quarantined]);
     jump(&fixture, Duration::from_secs(1));
     assert_eq!(standings(&fixture), [NodeEligibility::Trusted, NodeEligibility::OnProbation]);
 }
@@ -324,7 +324,7 @@ fn failures_on_a_claimed_host_do_not_quarantine_workers_of_other_users() {
     assert_eq!((row.host.as_str(), row.user.as_deref()), ("node1", Some("mallory")));
     do_some(&fixture, &mut theirs, 6, 0);
     assert!(!theirs.held.is_empty(), "it continues as before");
-    assert_eq!(standings(&fixture).iter().filter(|one| **one == NodeEligibility::SetAside).count(), 1);
+    assert_eq!(standings(&fixture).iter().filter(|one| **one == NodeEligibility::Quarantined).count(), 1);
     ask(|reply| fixture.service.release_node("node1", "ann", reply)).unwrap();
     assert_eq!(aside(&fixture), []);
 }

@@ -34,7 +34,7 @@ pub(crate) struct NodeQuarantineResponse {
     host: String,
     /// User whose workers get no jobs there; `null`: all users.
     user: Option<String>,
-    /// `set_aside`: in quarantine, gets no jobs. `on_probation`: gets one job at a time until one completes.
+    /// `quarantined`: in quarantine, gets no jobs. `on_probation`: gets one job at a time until one completes.
     standing: &'static str,
     /// When the quarantine began.
     since: String,
@@ -139,7 +139,7 @@ async fn quarantine_node(
         evidence: None,
     };
     let row = call_service(|reply| state.service.quarantine_node(node, caller.user(), reply)).await?;
-    Ok(Json(NodeQuarantineResponse::new(row, NodeEligibility::SetAside)))
+    Ok(Json(NodeQuarantineResponse::new(row, NodeEligibility::Quarantined)))
 }
 
 /// Returns the standing of connected workers of the node, if any: a node without a substitute is on probation

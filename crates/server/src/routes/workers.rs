@@ -161,13 +161,13 @@ pub(crate) struct WorkerResponse {
     silence_seconds: Option<f64>,
     /// Remaining seconds, if its time is limited.
     time_left_seconds: Option<f64>,
-    /// `trusted`, `set_aside` (its node is in quarantine and gets no jobs) or `on_probation` (one job at a time
+    /// `trusted`, `quarantined` (its node is in quarantine and gets no jobs) or `on_probation` (one job at a time
     /// until one completes).
     standing: &'static str,
     /// Why the node is in quarantine, and until when.
-    set_aside_because: Option<String>,
+    quarantine_reason: Option<String>,
     /// When the quarantine of its node ends.
-    set_aside_until: Option<String>,
+    quarantined_until: Option<String>,
 }
 
 impl WorkerResponse {
@@ -179,8 +179,8 @@ impl WorkerResponse {
             self.silence_seconds = Some(present.silence.as_secs_f64());
             self.time_left_seconds = present.time_left.map(|left| left.as_secs_f64());
             self.standing = present.standing.as_str();
-            self.set_aside_because = present.quarantine.as_ref().map(|aside| aside.reason.clone());
-            self.set_aside_until = present.quarantine.as_ref().map(|aside| aside.until.to_string());
+            self.quarantine_reason = present.quarantine.as_ref().map(|aside| aside.reason.clone());
+            self.quarantined_until = present.quarantine.as_ref().map(|aside| aside.until.to_string());
         }
         self
     }
@@ -212,8 +212,8 @@ impl From<WorkerRow> for WorkerResponse {
             silence_seconds: None,
             time_left_seconds: None,
             standing: NodeEligibility::Trusted.as_str(),
-            set_aside_because: None,
-            set_aside_until: None,
+            quarantine_reason: None,
+            quarantined_until: None,
         }
     }
 }

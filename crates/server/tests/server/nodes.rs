@@ -22,15 +22,15 @@ fn node_is_quarantined_and_released() {
     let body = json!({"host": "host", "seconds": 3600, "reason": "its disk is full"});
     let node: Value =
         fixture.post(NODES).json(&body).send().unwrap().error_for_status().unwrap().json().unwrap();
-    assert_eq!((&node["standing"], &node["set_by"]), (&json!("set_aside"), &json!("owner")));
+    assert_eq!((&node["standing"], &node["set_by"]), (&json!("quarantined"), &json!("owner")));
     assert_eq!(listed(&fixture), [node]);
     worker.work(&fixture);
     assert_eq!(worker.holds(), 0);
     let workers: Value = fixture.get("/api/v1/workers").send().unwrap().json().unwrap();
     let told = &workers["items"][0];
     assert_eq!(
-        (&told["standing"], &told["set_aside_because"]),
-        (&json!("set_aside"), &json!("its disk is full"))
+        (&told["standing"], &told["quarantine_reason"]),
+        (&json!("quarantined"), &json!("its disk is full"))
     );
     let release = || fixture.request(Method::DELETE, "/api/v1/nodes/host").send().unwrap();
     assert_eq!(release().status(), 200);

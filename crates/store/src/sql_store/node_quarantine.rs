@@ -21,7 +21,7 @@ pub(super) fn quarantine_node(
     let NodeQuarantineRow { host, until, reason, .. } = node;
     let whose = node.user.as_ref().map(|user| format!(" (workers of {user})")).unwrap_or_default();
     let message = format!("node {host} is quarantined until {until}{whose}: {reason}");
-    record_node_event(db, "node_set_aside", EventSeverity::Warning, message, json!(node), by)
+    record_node_event(db, "node_quarantined", EventSeverity::Warning, message, json!(node), by)
 }
 
 /// `false`: it was not quarantined.

@@ -156,7 +156,7 @@ const FAILURE_FIELDS: &[ListField<FailureWithProposals>] = &[
     ListField::new("why", |one: &FailureWithProposals| one.failure.why.as_ref().into()),
     ListField::new("host", |one: &FailureWithProposals| (&one.failure.host).into()),
     ListField::new("ended_at", |one: &FailureWithProposals| one.failure.ended_at.into()),
-    ListField::new("last_words", |one: &FailureWithProposals| one.failure.last_words.as_ref().into()),
+    ListField::new("log_tail", |one: &FailureWithProposals| one.failure.last_words.as_ref().into()),
     ListField::new("proposals", |one: &FailureWithProposals| {
         serde_json::to_value(&one.proposals).map_or(FieldValue::Empty, FieldValue::Json)
     }),

@@ -41,7 +41,7 @@ pub(super) fn api_failure(row: FailureRow) -> api::FailureResponse {
         signature: row.signature,
         message: row.message,
         line: row.line,
-        last_words: row.last_words,
+        log_tail: row.last_words,
         next: row.next,
         why: row.why,
         return_code: row.return_code.into(),

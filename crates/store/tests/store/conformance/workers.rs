@@ -93,7 +93,7 @@ pub(crate) fn node_is_quarantined_and_released(store: &dyn Store) {
         "it was already released"
     );
     assert_eq!(store.quarantined_nodes().unwrap().len(), 1);
-    assert_eq!((happened(store, "node_set_aside"), happened(store, "node_released")), (5, 2));
+    assert_eq!((happened(store, "node_quarantined"), happened(store, "node_released")), (5, 2));
     let filter = EventFilter { category: Some("node_released".into()), ..EventFilter::default() };
     let event = store.events(None, &filter).unwrap().pop().unwrap();
     assert_eq!(event.message, "node node é is released from quarantine: a job completed");
