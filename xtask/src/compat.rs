@@ -16,7 +16,7 @@ cargo xtask compat [--torc-bin FILE]: the real `torc` 1.0.0 against `windlass se
 
 Without --torc-bin it is built from the crate registry (once; a quarter of an hour) below the target directory.
 A session creates, initializes, runs, lists, cancels, resets and deletes workflows; what it prints is written into
-docs/torc-compat.md. A command that does not end as expected fails the chore.
+docs/torc-compat.md. If a command does not end as expected, this fails.
 ";
 
 const VERSION: &str = "1.0.0";

@@ -21,9 +21,9 @@ mod words;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask: the chores of this repository
+cargo xtask: tests, checks, documents and benchmarks of this repository
 
-  cargo xtask test [ARGS...]    every test there is, with one command, also on a fresh machine:
+  cargo xtask test [ARGS...]    runs all tests, also on a fresh machine:
                                 finds or installs what the tests need, builds, then runs
                                 `cargo nextest run --workspace` and the doc tests
   cargo xtask ci [STEP...]      what CI runs: fmt, clippy, layers, test; or only the steps named
@@ -34,7 +34,7 @@ cargo xtask: the chores of this repository
   cargo xtask bench [A B C D]   windlass against fork+exec, xargs and its peers, interleaved
   cargo xtask soak [OPTIONS]    simulated requests with many failures, seed after seed
 
-Every subcommand explains itself with --help.
+`cargo xtask COMMAND --help` describes a command.
 ";
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Some(unknown) => {
-            eprintln!("error: there is no chore called `{unknown}`\n\n{HELP}");
+            eprintln!("error: there is no command `{unknown}`\n\n{HELP}");
             return ExitCode::from(2);
         }
     };

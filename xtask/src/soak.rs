@@ -10,16 +10,16 @@ files are bad, nodes are slow, services do not answer, the server crashes, and p
 
   --seeds N        number of simulations [20]
   --from N         the first seed [1]
-  --requests N     in each world [300]
-  --sites N        [100]
-  --days N         for which things go wrong; then all has to come to its end [30]
+  --requests N     requests of each [300]
+  --sites N        sites of each [100]
+  --days N         days with failures; afterwards all requests have to end [30]
   --jobs N         simulations at a time [2]
-  --seed N         this world alone
-  --request NAME   with --seed: tells everything that happened to this request
+  --seed N         this simulation alone
+  --request NAME   with --seed: prints all events of this request
 
-Prints a line for each world. A rule that was broken is printed with its seed, the time, the request and what happened to
-it last, and the exit code is 1. The same seed has the same history: `--seed N --request NAME` shows it from the
-beginning. The rules are in crates/sim/src/watch; a few seeds are part of the tests.
+Prints a line for each simulation. For each violated rule it prints the seed, the time, the request and its last events,
+and exits with 1. A seed always gives the same events: `--seed N --request NAME` prints them from the beginning.
+The rules are in crates/sim/src/invariants; a few seeds are part of the tests.
 ";
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
