@@ -155,8 +155,7 @@ fn condor_options(
     args: &RequestBackendArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
 ) -> Result<CondorOptions, CliError> {
-    let program = std::env::current_exe()
-        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
+    let program = program_path(ctx)?;
     Ok(CondorOptions {
         schedds: args.schedds.clone(),
         program,
@@ -350,6 +349,21 @@ fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, Cli
         .replace("@COMMAND@", &words.join(" "))
         .replace("@PLACE@", &disk_directives(ctx))
         .replace("@PROTECTION@", protection))
+}
+
+/// The path of this program as it was called: a symbolic link still leads to the program after an upgrade.
+fn program_path(ctx: &CliContext) -> Result<PathBuf, CliError> {
+    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    if called.components().count() > 1 {
+        return Ok(ctx.cwd.join(called));
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&directories)
+        .map(|directory| directory.join(&called))
+        .find(|path| path.is_file());
+    found
+        .map_or_else(std::env::current_exe, Ok)
+        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))
 }
 
 /// An option as words of a unit, with absolute paths.

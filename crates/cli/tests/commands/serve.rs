@@ -301,6 +301,18 @@ fn serve_check_reads_all_files_and_tries_port() {
 }
 
 #[test]
+fn systemd_unit_names_the_program_as_it_was_called() {
+    let sandbox = Sandbox::new();
+    let link = sandbox.path("windlass-link");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_windlass"), &link).unwrap();
+    let mut command = std::process::Command::new(&link);
+    let output =
+        command.args(["serve", "--print-systemd-unit"]).current_dir(sandbox.path("")).output().unwrap();
+    let unit = String::from_utf8(output.stdout).unwrap();
+    assert!(unit.contains(&format!("ExecStart={} serve", link.display())), "{unit}");
+}
+
+#[test]
 fn systemd_unit_has_given_options() {
     let sandbox = Sandbox::new();
     sandbox
