@@ -149,7 +149,9 @@ fn server_is_found_by_its_address_from_any_directory() {
         serde_json::from_str::<Value>(&output.stdout).unwrap()["user"].clone()
     };
     assert_eq!(user(), "tester");
-    let made = sandbox.json(&["auth", "token", "create", "--name", "t", "--user", "ana", "--role", "user"]);
+    let made = sandbox.json(&[
+        "auth", "token", "create", "--name", "t", "--user", "ana", "--role", "user", "--scope", "read",
+    ]);
     let mut login = sandbox.command(&["auth", "login", &url]);
     let mut login = login.stdin(Stdio::piped()).spawn().unwrap();
     login.stdin.take().unwrap().write_all(made["token"].as_str().unwrap().as_bytes()).unwrap();

@@ -44,7 +44,7 @@ impl<'a> WatchedWorkflow<'a> {
         let row = test_server.await_allocation("its job runs", |row| row["state"] == "running");
         let job = row["slurm_job_id"].as_u64().unwrap();
         // Only now: it requests further allocations, and the long job has to run in the one that is lost.
-        let watch = test_server.spawn(&["watch", "1", "--auto-schedule", "--walltime", "50m"]);
+        let watch = test_server.start_watch(&["--auto-schedule", "--walltime", "50m"]);
         Self { test_server, stages, watch, job }
     }
 

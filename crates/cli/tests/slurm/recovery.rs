@@ -62,7 +62,7 @@ fn watch_replaces_canceled_allocation() {
     let test_server = TestServer::with_reconciler(&cluster, "watched");
     test_server.submit(&spec(HANGS_ONCE));
     let job = hanging_in(&test_server);
-    let mut watch = test_server.spawn(&["watch", "1", "--auto-schedule"]);
+    let mut watch = test_server.start_watch(&["--auto-schedule"]);
     cluster.slurm("scancel", &[&job]);
     test_server.await_status("a", "completed");
     assert_eq!(watch.wait().unwrap().code(), Some(0));
@@ -102,7 +102,7 @@ fn watch_without_allocations_ends_and_regenerate_is_idempotent() {
     let job = hanging_in(&test_server);
     cluster.slurm("scancel", &[&job]);
     test_server.await_status("a", "ready");
-    assert_eq!(test_server.spawn(&["watch", "1"]).wait().unwrap().code(), Some(3));
+    assert_eq!(test_server.exit_code(&["watch", "1"]), Some(3));
     let why = test_server.windlass(&["why", "a"]);
     assert!(
         why.contains("no allocation is requested") && why.contains("slurm regenerate 1 --submit"),
@@ -124,7 +124,7 @@ fn watch_limits_requests_after_failed_allocations() {
         TestServer::with_reconciler_and(&cluster, "in-vain", &["--slurm-windlass", "/bin/false"]);
     test_server
         .submit(&spec("  - {name: a, command: 'true', resource_requirements: small, scheduler: first}\n"));
-    let mut watch = test_server.spawn(&["watch", "1", "--auto-schedule", "--auto-schedule-cooldown", "7"]);
+    let mut watch = test_server.start_watch(&["--auto-schedule", "--auto-schedule-cooldown", "7"]);
     let mut asked = Vec::new();
     eventually("it was requested three times", || {
         let at = |row: &serde_json::Value| row["created_at"].as_str().unwrap().parse::<Timestamp>().unwrap();

@@ -102,10 +102,22 @@ impl<'a> TestServer<'a> {
     }
 
     /// Starts the command without waiting for it.
-    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
+    pub(crate) fn exit_code(&self, arguments: &[&str]) -> Option<i32> {
+        command(self.cluster, &self.work).args(arguments).output().unwrap().status.code()
+    }
+
+    /// Starts `windlass watch`, and waits until it follows the workflow.
+    pub(crate) fn start_watch(&self, arguments: &[&str]) -> Child {
+        let log = fs::File::create(self.work.path().join("watch.log")).unwrap();
         let mut command = command(self.cluster, &self.work);
-        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().unwrap()
+        command.args(["watch", "1"]).args(arguments).stdout(Stdio::null()).stderr(log);
+        let mut watch = command.spawn().unwrap();
+        eventually("the watch follows the workflow", || {
+            let said = self.work.read("watch.log");
+            assert!(watch.try_wait().unwrap().is_none(), "the watch has ended: {said}");
+            said.contains("following workflow")
+        });
+        watch
     }
 
     pub(crate) fn windlass(&self, arguments: &[&str]) -> String {
