@@ -151,7 +151,7 @@ pub(crate) fn check() -> Result<()> {
     for (path, text) in sources.iter().chain(&read_texts(root)?) {
         if EXEMPT.iter().all(|(exempt, _)| exempt != path) {
             problems.extend(find_words(path, text));
-            if path.ends_with(".rs") {
+            if Path::new(path).extension().is_some_and(|ending| ending == "rs") {
                 problems.extend(find_words_in_names(path, text));
             }
         }

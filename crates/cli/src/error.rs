@@ -264,7 +264,7 @@ impl From<windlass_scheduler::SchedulerError> for CliError {
             ),
             E::MissingLabels { labels, .. } => Self::user(message).with_hint(format!(
                 "if this machine has it: `windlass resume{0}`; a server assigns such jobs to `windlass worker{0}`",
-                labels.iter().map(|label| format!(" --label {label}")).collect::<String>()
+                labels.iter().flat_map(|label| [" --label ", label.as_str()]).collect::<String>()
             )),
             E::JobTooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
                 "it requests {}, and {} are available to jobs here; change that with --num-cpus, --memory-gb and --num-gpus, \

@@ -20,7 +20,7 @@ pub(crate) enum SlurmReportSubcommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-ALLOCATED is the time from an allocation's start to its end, or until now. USED is the part that running jobs reserved by \
+REQ is the requested time. ALLOC is the time from an allocation's start to its end, or until now. USED is the part that running jobs reserved by \
 their requirements, CPU the CPU time that they used. FAILED and LOST are parts of USED: failed attempts, and attempts that \
 ended with their allocation. IDLE is the rest. All values are in core-hours.
 

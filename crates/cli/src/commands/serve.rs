@@ -155,7 +155,8 @@ fn condor_options(
     args: &RequestBackendArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
 ) -> Result<CondorOptions, CliError> {
-    let program = program_path(ctx)?;
+    let program = std::env::current_exe()
+        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
     Ok(CondorOptions {
         schedds: args.schedds.clone(),
         program,
@@ -329,8 +330,7 @@ fn unusable_path_error(flag: &str, path: &Path, error: &std::io::Error) -> CliEr
 /// A systemd unit with the options of the command line, except secrets: units and command lines are
 /// world-readable. Settings files are read at each start.
 fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, CliError> {
-    let program = std::env::current_exe()
-        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
+    let program = program_path(ctx)?;
     let listen = args.listen.unwrap_or(DEFAULT_LISTEN);
     let mut words = vec![
         quote_systemd(&program.display().to_string()),

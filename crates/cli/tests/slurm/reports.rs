@@ -75,7 +75,7 @@ fn slurm_reports_show_outcome_of_allocations() {
     // Others were canceled while pending: no jobs were left for them.
     let began = allocations.iter().filter(|row| row["end"] == "COMPLETED").count();
     assert_eq!(usage["allocations"].as_array().unwrap().len(), allocations.len(), "{usage}");
-    fits(&test_server, &["slurm", "usage", "1"], &["REQUESTED", "ALLOCATED", "IDLE", "USE", "COMPLETED"]);
+    fits(&test_server, &["slurm", "usage", "1"], &["REQ", "ALLOC", "IDLE", "USE", "COMPLETED"]);
 
     // Records of accounting; the server queries them, and counts the query.
     let before = calls(&test_server, "sacct");

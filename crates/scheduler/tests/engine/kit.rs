@@ -209,7 +209,7 @@ impl PretendWorker {
                     )));
                 }
                 AttemptBehavior::End(exit, cause) => {
-                    reports.push(AttemptReport::Ended(ended(key, exit, cause)))
+                    reports.push(AttemptReport::Ended(ended(key, exit, cause)));
                 }
                 AttemptBehavior::Hold => {
                     reports.push(AttemptReport::Started { key, at: Timestamp(1), pid: 77 });

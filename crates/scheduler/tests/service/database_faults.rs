@@ -61,7 +61,7 @@ fn occupied(
         Ok(())
     });
     let done = later(|reply| {
-        fixture.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply)
+        fixture.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply);
     });
     at_work.recv().unwrap();
     (go_on, done)

@@ -219,7 +219,7 @@ pub(crate) enum AttemptReportMessage {
         at: String,
         pid: u32,
     },
-    Ended(AttemptEndMessage),
+    Ended(Box<AttemptEndMessage>),
     /// The usage of processes that an attempt left behind; precedes `Returned`.
     LeftBehind {
         key: AttemptKeyMessage,

@@ -62,10 +62,10 @@ const FIELDS: &[ListField<AllocationUsageRow>] = &[
     ListField::new("lost_core_hours", |row: &AllocationUsageRow| row.usage.lost.into()),
     ListField::new("idle_core_hours", |row: &AllocationUsageRow| row.usage.idle.into()),
     ListField::new("utilisation_percent", |row: &AllocationUsageRow| row.usage.utilisation.into()),
-    ListField::table_only(TableColumn::number("REQUESTED"), |row: &AllocationUsageRow| {
+    ListField::table_only(TableColumn::number("REQ"), |row: &AllocationUsageRow| {
         hours_value(row.usage.asked)
     }),
-    ListField::table_only(TableColumn::number("ALLOCATED"), |row: &AllocationUsageRow| {
+    ListField::table_only(TableColumn::number("ALLOC"), |row: &AllocationUsageRow| {
         hours_value(row.usage.given)
     }),
     ListField::table_only(TableColumn::number("USED"), |row: &AllocationUsageRow| {
