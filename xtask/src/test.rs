@@ -202,7 +202,7 @@ const STAGES: &[TestStage] = &[
     },
     TestStage {
         trouble: "root may not become another user here, as PostgreSQL and sshd have to",
-        tests: "test(postgres) or test(server_takeover::) or test(maintenance::) or test(schema::) or \
+        tests: "test(postgres) or test(standby_server::) or test(maintenance::) or test(schema::) or \
                 test(over_ssh) or test(unwritable_directory)",
         can_be_set: may_become_another,
     },

@@ -120,19 +120,19 @@ fn requests_beyond_earlier_workers_are_refused() {
     row["is_active"] = false.into();
     good(&fixture, "PUT", &path, &row);
     let retry = |bytes: u64| {
-        let order = json!({"job_id": jobs[0], "verdict": "retry", "changes": {"memory_bytes": bytes}});
-        let orders = json!({"dry_run": true, "orders": [order]});
+        let order = json!({"job_id": jobs[0], "action": "retry", "changes": {"memory_bytes": bytes}});
+        let orders = json!({"dry_run": true, "commands": [order]});
         let answers = good(&fixture, "POST", &format!("/workflows/{workflow}/orders"), &orders);
         answers["items"][0].clone()
     };
     let refused = retry(2 << 30);
-    assert_eq!(refused["words"], "it would request 2 GiB of memory, and no worker has more than 1 GiB");
-    assert_eq!((&refused["answer"], &retry(1 << 30)["answer"]), (&json!("refused"), &json!("done")));
+    assert_eq!(refused["message"], "it would request 2 GiB of memory, and no worker has more than 1 GiB");
+    assert_eq!((&refused["result"], &retry(1 << 30)["result"]), (&json!("refused"), &json!("done")));
 
     fixture.store.delete_workers(&[node], SystemClock.now()).unwrap();
     let refused = retry(100_000 << 30);
-    assert!(refused["words"].as_str().unwrap().contains("the limit is 64 TiB"), "{refused}");
-    assert_eq!((&refused["answer"], &retry(2 << 30)["answer"]), (&json!("refused"), &json!("done")));
+    assert!(refused["message"].as_str().unwrap().contains("the limit is 64 TiB"), "{refused}");
+    assert_eq!((&refused["result"], &retry(2 << 30)["result"]), (&json!("refused"), &json!("done")));
 }
 
 #[test]
