@@ -44,6 +44,7 @@ impl Fixture {
         drop(rustls::crypto::ring::default_provider().install_default());
         let mut options = ServeOptions::default();
         options.limits.rate = 0;
+        options.requests.directory = Some(dir.path().to_owned());
         change(&mut options);
         let server = ApiServer::start(options, Arc::clone(&store)).unwrap();
         let client = Client::builder().timeout(Duration::from_mins(1)).build().unwrap();
