@@ -431,12 +431,19 @@ impl WorkerState {
     }
 }
 
+/// Up to this peak the page cache is not subtracted: reading its size takes as long as a small job.
+const SMALL_PEAK: Bytes = Bytes(16 << 20);
+
 /// The peak of all processes of a job together, from its cgroup. The kernel counts the page cache in; the most
 /// that is known of it is subtracted.
 fn cgroup_peak(slot: &JobSlot, running: &RunningAttempt) -> Option<Bytes> {
     let group = slot.cgroup.as_ref().filter(|_| running.in_cgroup && running.peak_is_its_own)?;
+    let peak = group.peak_memory()?;
+    if peak <= SMALL_PEAK {
+        return nonzero(peak);
+    }
     let page_cache = group.memory()?.page_cache.max(running.page_cache);
-    nonzero(Bytes(group.peak_memory()?.0.saturating_sub(page_cache.0)))
+    nonzero(Bytes(peak.0.saturating_sub(page_cache.0)))
 }
 
 fn nonzero(amount: Bytes) -> Option<Bytes> {
