@@ -28,7 +28,7 @@ pub fn exceeds_workers_reason(
 ) -> Option<String> {
     let then = changes.apply_to_resources(*asked);
     let (eligible_workers, limit) = match eligible_workers {
-        [] => (LARGEST_EXPECTED, "no worker is known, for which the limit is"),
+        [] => (LARGEST_EXPECTED, "no worker is known; without one the limit is"),
         known => (known, "no worker has more than"),
     };
     if then == *asked || eligible_workers.iter().any(|eligible| eligible.can_run(&then)) {
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(unknown(&memory(1000)), None);
         assert_eq!(
             unknown(&memory(100_000)).unwrap(),
-            "it would request 97.7 TiB of memory, and no worker is known, for which the limit is 64 TiB"
+            "it would request 97.7 TiB of memory, and no worker is known; without one the limit is 64 TiB"
         );
         assert!(unknown(&cpus(1_000_000)).unwrap().contains("the limit is 16384"));
     }

@@ -1,8 +1,8 @@
 //! Rows of a request in the database, as values.
 //!
-//! A request has one [`RequestProgress`] (the *workflow* of the requests API); a process has runs (there:
-//! *DAGs*), one after another; its outputs are collected in blocks; and the work on outputs is a list of
-//! [`OutputStep`]s that survives crashes.
+//! A request has one [`RequestProgress`] (the *workflow* of the requests API), which has runs (there: *DAGs*), one
+//! after another. Its outputs are collected in blocks, and the work on outputs is a list of [`OutputStep`]s that
+//! survives crashes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
