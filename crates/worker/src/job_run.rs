@@ -431,8 +431,8 @@ impl WorkerState {
     }
 }
 
-/// Up to this peak the page cache is not subtracted: reading its size takes as long as a small job.
-const SMALL_PEAK: Bytes = Bytes(16 << 20);
+/// Up to this peak the page cache is not subtracted: reading its size takes as long as a job of this size.
+const SMALL_PEAK: Bytes = Bytes(4 << 20);
 
 /// The peak of all processes of a job together, from its cgroup. The kernel counts the page cache in; the most
 /// that is known of it is subtracted.
