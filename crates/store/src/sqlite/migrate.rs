@@ -85,6 +85,19 @@ pub(crate) const MIGRATIONS: &[SchemaMigration] = &[
     },
 ];
 
+/// What all migrations together create, so that a new database does not repeat them (they take 25 times as long).
+const SCHEMA: &str = include_str!("../../migrations/sqlite/schema.sql");
+
+/// Creates the tables of the current format in an empty database.
+pub(crate) fn create_tables(conn: &Connection) -> Result<(), SqlError> {
+    let transaction = conn.unchecked_transaction()?;
+    transaction.execute_batch(SCHEMA)?;
+    for migration in MIGRATIONS {
+        record_migration(&transaction, *migration)?;
+    }
+    Ok(transaction.commit()?)
+}
+
 /// Applies pending migrations. Two processes may do so concurrently: the second has nothing left to do.
 pub(crate) fn migrate(conn: &Connection, db: &Path, migrations: &[SchemaMigration]) -> Result<(), SqlError> {
     if is_current(conn, db, migrations)? {
@@ -143,6 +156,10 @@ fn apply_step(conn: &Connection, db: &Path, migration: SchemaMigration) -> Resul
     )?;
     conn.execute_batch(migration.sql)?;
     check_references(conn, db)?;
+    record_migration(conn, migration)
+}
+
+fn record_migration(conn: &Connection, migration: SchemaMigration) -> Result<(), SqlError> {
     conn.execute(
         "INSERT INTO schema_migration (version, name, checksum) VALUES ($1, $2, $3)",
         params![migration.version, migration.name, checksum(migration.sql)],
@@ -177,6 +194,7 @@ fn check_history(conn: &Connection, db: &Path, migrations: &[SchemaMigration]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rusqlite::types::ValueRef;
 
     const THREE: &[SchemaMigration] = &[
         SchemaMigration {
@@ -223,6 +241,70 @@ mod tests {
                 assert_eq!(version(&by_steps).unwrap(), latest_version(migrations));
             }
         }
+    }
+
+    /// All rows of all tables, as SQL literals.
+    fn contents(conn: &Connection) -> Vec<String> {
+        let mut tables =
+            conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
+        let tables: Vec<String> =
+            tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        let mut lines = Vec::new();
+        for table in tables {
+            let mut statement = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
+            let columns = statement.column_count();
+            let mut rows = statement.query([]).unwrap();
+            while let Some(row) = rows.next().unwrap() {
+                let literal = |i| match row.get_ref(i).unwrap() {
+                    ValueRef::Null => "NULL".to_owned(),
+                    ValueRef::Integer(value) => value.to_string(),
+                    ValueRef::Text(text) => format!("'{}'", str::from_utf8(text).unwrap()),
+                    ValueRef::Real(_) | ValueRef::Blob(_) => panic!("unexpected value in {table}"),
+                };
+                let values: Vec<String> = (0..columns).map(literal).collect();
+                lines.push(format!("INSERT INTO {table} VALUES ({});", values.join(", ")));
+            }
+        }
+        lines
+    }
+
+    /// The text of `schema.sql`: objects in the order of their creation, and the rows that every database has.
+    fn schema_file(conn: &Connection) -> String {
+        let mut statement = conn
+            .prepare(
+                "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid",
+            )
+            .unwrap();
+        let objects = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        let mut text =
+            "-- Written by the test `schema_file_is_what_all_migrations_create`. Change migrations only.\n"
+                .to_owned();
+        for object in objects {
+            text += &(object.unwrap() + ";\n");
+        }
+        for line in contents(conn).iter().filter(|line| !line.contains(" schema_migration ")) {
+            text += line;
+            text.push('\n');
+        }
+        text
+    }
+
+    #[test]
+    fn schema_file_is_what_all_migrations_create() {
+        let by_migrations = migrated(&[MIGRATIONS]);
+        let expected = schema_file(&by_migrations);
+        if std::env::var_os("WINDLASS_UPDATE_SCHEMA").is_some() {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/sqlite/schema.sql");
+            std::fs::write(file, &expected).unwrap();
+            return;
+        }
+        let created = Connection::open_in_memory().unwrap();
+        create_tables(&created).unwrap();
+        let remedy = "run this test with WINDLASS_UPDATE_SCHEMA=1, then again without it";
+        assert_eq!(schema(&created), schema(&by_migrations), "{remedy}");
+        assert_eq!(contents(&created), contents(&by_migrations), "{remedy}");
+        assert_eq!(version(&created).unwrap(), latest_version(MIGRATIONS));
+        assert_eq!(SCHEMA, expected, "{remedy}");
     }
 
     /// A dump of a database of the first format.

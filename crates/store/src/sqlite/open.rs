@@ -333,7 +333,7 @@ fn build_database(path: &Path, final_path: &Path) -> Result<(), StoreError> {
         conn.pragma_update(None, "synchronous", "OFF")?;
         conn.pragma_update(None, "journal_mode", "MEMORY")?;
         conn.pragma_update(None, "application_id", APPLICATION_ID.cast_signed())?;
-        migrate::migrate(&conn, path, MIGRATIONS)?;
+        migrate::create_tables(&conn)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.close().map_err(|(_, error)| error.into())
     };
