@@ -11,14 +11,17 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use windlass_client::Client;
+use windlass_server::DATABASE_START_WAIT;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, OpenedStore, SqliteStore};
-use windlass_store::{Store, StoreDatabase, StoreLocation};
+use windlass_store::{Store, StoreDatabase, StoreError, StoreLocation};
 use windlass_types::{SystemClock, WorkflowId};
 
 const DATA_FOLDER: &str = ".windlass";
 pub(crate) const DATABASE_FILE: &str = "windlass.db";
+const DATABASE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) struct CliContext {
     pub(crate) ui: TerminalUi,
@@ -221,6 +224,28 @@ impl CliContext {
             return self.open_at(&path, OpenMode::ReadWrite);
         }
         Ok(self.print_open_warnings(SqliteStore::open_or_create(&path)?))
+    }
+
+    /// The same for a server: waits for a PostgreSQL that does not respond yet, since both may start with the
+    /// machine.
+    pub(crate) fn open_or_create_for_server(&self) -> Result<Arc<dyn StoreDatabase>, CliError> {
+        let path = self.database();
+        let Some(url) = postgres_url(&path) else { return self.open_or_create_local() };
+        let begin = Instant::now();
+        let mut is_told = false;
+        loop {
+            match PgStore::open(url, OpenMode::ReadWrite) {
+                Err(error @ StoreError::Unreachable { .. }) if begin.elapsed() < DATABASE_START_WAIT => {
+                    if !is_told {
+                        let seconds = DATABASE_START_WAIT.as_secs();
+                        self.ui.print_warning(&format!("{error}; trying again for {seconds} seconds"));
+                        is_told = true;
+                    }
+                    std::thread::sleep(DATABASE_RETRY_INTERVAL);
+                }
+                opened => return Ok(Arc::new(opened?.acting_as(&crate::spec_file::current_user()))),
+            }
+        }
     }
 
     /// The path of the database, existing or not; for a server, its URL.

@@ -46,5 +46,5 @@ pub mod tls;
 pub use error::{ApiError, ApiResult, FieldError};
 pub use options::ServeOptions;
 pub use router::build_openapi;
-pub use serve::{ApiServer, RunningServer, ServeError, ServerRole, serve};
+pub use serve::{ApiServer, DATABASE_START_WAIT, RunningServer, ServeError, ServerRole, serve};
 pub use state::AppState;

@@ -24,25 +24,29 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Authenticator, AuthenticatorOptions, TokenSecret};
 use windlass_requests::RequestReconcilerWaker;
+use windlass_scheduler::SchedulerError;
 use windlass_scheduler::service::{
     EnsureWorkerDead, OnUnreachableAllocationWorker, SchedulerHandle, SchedulerOptions,
 };
 use windlass_slurm::allocation_reconciler::AllocationReconcilerWaker;
 use windlass_store::lock::{self, LockGuard, LockScope};
-use windlass_store::{LeaderLease, Store, StoreDatabase, StoreLocation};
+use windlass_store::{LeaderLease, Store, StoreDatabase, StoreError, StoreLocation};
 use windlass_types::SystemClock;
 
 /// Maximum number of concurrent store calls; further ones wait.
 const MAX_BLOCKING_THREADS: usize = 64;
 /// How often the server checks that it still holds the database lock.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A server that starts waits this long for a database that does not respond: both may start with the machine.
+pub const DATABASE_START_WAIT: Duration = Duration::from_mins(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -61,14 +65,22 @@ pub enum ServeError {
     #[error("cannot get random numbers from the system: {0}")]
     Random(String),
     #[error(transparent)]
-    Store(#[from] windlass_store::StoreError),
+    Store(#[from] StoreError),
     #[error("cannot load the workflows")]
-    Engine(#[from] windlass_scheduler::SchedulerError),
+    Engine(#[from] SchedulerError),
     #[error("the scheduler failed; the server cannot continue without it")]
     Failed,
 }
 
 impl ServeError {
+    const fn database_is_unreachable(&self) -> bool {
+        matches!(
+            self,
+            Self::Store(StoreError::Unreachable { .. })
+                | Self::Engine(SchedulerError::Store(StoreError::Unreachable { .. }))
+        )
+    }
+
     /// Returns what to do about the error.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -174,18 +186,30 @@ pub enum ServerRole {
 /// before that if it has to stand by.
 pub fn serve(
     options: ServeOptions,
-    database: Arc<dyn StoreDatabase>,
+    database: &Arc<dyn StoreDatabase>,
     mut tell: impl FnMut(ServerRole, &str),
 ) -> Result<(), ServeError> {
     let options = Arc::new(options);
     let site = ServerFrontend::open(&options)?;
     let signals = site.runtime.block_on(async { ServerSignals::listen() }).map_err(ServeError::Runtime)?;
-    let stands_by = || tell(ServerRole::Standby, &site.url);
-    let Some(lock) = wait_for_database(&*database, &signals, stands_by)? else {
-        site.shut_down(None);
-        return Ok(());
+    let mut unreachable_since = None;
+    let active = loop {
+        let stands_by = || tell(ServerRole::Standby, &site.url);
+        let Some(lock) = wait_for_database(&**database, &signals, stands_by)? else {
+            site.shut_down(None);
+            return Ok(());
+        };
+        match site.activate(&options, Arc::clone(database), lock) {
+            Err(error) if error.database_is_unreachable() => {
+                tracing::warn!(error = %error, "the database became unreachable while the workflows were loaded");
+                if unreachable_since.get_or_insert_with(Instant::now).elapsed() > DATABASE_START_WAIT {
+                    return Err(error);
+                }
+                std::thread::sleep(LOCK_CHECK_INTERVAL);
+            }
+            other => break other?,
+        }
     };
-    let active = site.activate(&options, database, lock)?;
     systemd_notify::notify_systemd("READY=1\nSTATUS=active");
     tell(ServerRole::Active, &site.url);
     tracing::info!(url = %site.url, "serving");
@@ -288,12 +312,14 @@ impl ServerFrontend {
         lock: LockGuard,
     ) -> Result<ActiveServer, ServeError> {
         let store: Arc<dyn Store> = database.clone();
+        let stop = self.stop.child_token();
+        let stop_after_failure = stop.clone().drop_guard();
         let inside = self.runtime.enter();
         let events = EventPublisher::start(
             Arc::clone(&store),
             Arc::clone(&self.metrics),
             options.event_poll_interval,
-            self.stop.clone(),
+            stop.clone(),
         );
         drop(inside);
         let fresh = TokenSecret::random().map_err(|e| ServeError::Random(e.to_string()))?;
@@ -346,7 +372,7 @@ impl ServerFrontend {
             leader_lease,
             options: Arc::clone(options),
         };
-        self.runtime.spawn(auth_backend::record_token_use(state.clone(), self.stop.clone()));
+        self.runtime.spawn(auth_backend::record_token_use(state.clone(), stop));
         let router = build_router(state.clone(), self.port);
         // Written before accepting requests, so that a client with the token of an earlier server finds the
         // new one.
@@ -370,6 +396,7 @@ impl ServerFrontend {
         let (announced, private) = announced.transpose()?.unzip();
         self.router.replace(router);
         private.flatten().map_or(Ok(()), |private| self.open_socket(private, options))?;
+        stop_after_failure.disarm();
         Ok(ActiveServer { state, token, _announced: announced, lock })
     }
 
@@ -539,7 +566,7 @@ async fn wait_until_stopped(
 /// Logs a database failure once, and once its end.
 fn log_database_problem(store: &dyn Store, told: Option<String>) -> Option<String> {
     let problem = store.write_failure();
-    let words = problem.as_ref().and_then(windlass_store::StoreError::public_message);
+    let words = problem.as_ref().and_then(StoreError::public_message);
     let sort = |words: &str| words.split('(').next().map(str::to_owned);
     match (&problem, &words, &told) {
         // The numbers in brackets change with every message.

@@ -56,7 +56,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
         CliError::user(error.to_string()).with_hint("valid levels are error, warn, info, debug and trace")
     })?;
     warn_if_unencrypted(ctx, &options);
-    let store = ctx.open_or_create_local()?;
+    let store = ctx.open_or_create_for_server()?;
     if let Some(dir) = &options.run_dir {
         // Without the link, the server is found by --db and in its directory only.
         drop(server_discovery::link_run_dir(&ctx.database(), dir));
@@ -83,7 +83,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
         let token = token_file.as_ref().map(|path| format!("; your token is in {}", path.display()));
         ctx.ui.print_note(&format!("serving {} at {url}{}", ctx.database_name(), token.unwrap_or_default()));
     };
-    windlass_server::serve(options, store, tell)?;
+    windlass_server::serve(options, &store, tell)?;
     Ok(CliExit::Success)
 }
 

@@ -108,7 +108,7 @@ fn have_a_bad_day(database: Option<Database>, disruptions: &[Disruption]) {
             }
         }
     }
-    chaos_test.wait_until_done();
+    chaos_test.wait_until_done(&mut server);
     chaos_test.check_database();
     chaos_test.check_beats();
 
@@ -268,9 +268,11 @@ impl ChaosTest {
         }
     }
 
-    fn wait_until_done(&self) {
+    fn wait_until_done(&self, server: &mut Child) {
         let deadline = Instant::now() + Duration::from_mins(3);
         while self.statuses().get("completed") != Some(&JOBS) {
+            let ended = server.try_wait().unwrap();
+            assert!(ended.is_none(), "the server ended: {ended:?}\n{}", self.logs());
             let in_vain = self.statuses().contains_key("failed");
             assert!(
                 Instant::now() < deadline && !in_vain,

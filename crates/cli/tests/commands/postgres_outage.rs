@@ -259,3 +259,24 @@ fn run_continues_after_postgresql_restart() {
     assert_eq!(ended.status.code(), Some(0), "{said}");
     assert_eq!(ran(), 40, "{said}");
 }
+
+/// A server and its database may start with the machine, in any order.
+#[test]
+fn server_waits_for_postgresql_at_its_start() {
+    let sandbox = Sandbox::new();
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::at(directory.path());
+    server.start("listen_addresses = ''\n");
+    let db = format!("postgres://{}@/postgres?host={}", server.user, directory.path().display());
+    let mut stop = server.as_owner("pg_ctl");
+    stop.args(["-m", "immediate", "-D"]).arg(directory.path().join("data")).arg("stop").stdout(Stdio::null());
+    assert!(stop.status().unwrap().success());
+    let log = std::fs::File::create(sandbox.path("server.log")).unwrap();
+    let mut command = sandbox.command(&["serve", "--db", &db]);
+    let mut waiting = Process(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+    let said = || std::fs::read_to_string(sandbox.path("server.log")).unwrap();
+    eventually("the server says what it waits for", || said().contains("cannot connect to the database"));
+    server.restart();
+    eventually("the server serves", || said().contains("; your token is in "));
+    assert!(waiting.0.try_wait().unwrap().is_none(), "{}", said());
+}
