@@ -16,6 +16,14 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
+    // What cargo set for this task. Build scripts would see it and run again after each change between
+    // `cargo build` and `cargo xtask`, and everything that depends on them with them.
+    let of_xtask = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_PRIMARY_PACKAGE", "CARGO_BIN_NAME"];
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| of_xtask.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
