@@ -88,7 +88,7 @@ fn copy_tables(
     }
     // Tables are copied in alphabetical order, not in the order of their references.
     db.execute_values("SET CONSTRAINTS ALL DEFERRED", &[])?;
-    db.execute_values("DELETE FROM counter WHERE name <> 'commits'", &[])?;
+    db.execute_values("DELETE FROM counter WHERE name NOT LIKE 'commit%'", &[])?;
     let mut copied = DatabaseCopy { rows: 0, tables: Vec::new() };
     for table in tables {
         let rows = copy_table(file, db, table)?;

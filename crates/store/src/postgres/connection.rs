@@ -1,7 +1,7 @@
 //! One connection to PostgreSQL: implements the database interface of the store, and transactions.
 //!
 //! The next transaction reconnects after a lost connection. If it is lost during a commit, the result is
-//! unknown; the status of the transaction is then queried by its id.
+//! unknown; the status of the transaction is then queried by its id, and confirmed by a marker in the database.
 
 use super::batch_pipeline::{BatchPipeline, rewrite_for_many_rows};
 use super::connect::{PgTarget, block_on};
@@ -26,12 +26,15 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, RowStream, Statement};
+use windlass_types::SystemClock;
 
 /// Rows that are fetched at once.
 const ROWS_PER_FETCH: usize = 1000;
 /// Time after which an unknown commit result is reported.
 const IN_DOUBT_TIMEOUT: Duration = Duration::from_secs(20);
 const IN_DOUBT_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Commit markers of connections that have not written for this long are deleted.
+const MARKER_LIFETIME: Duration = Duration::from_hours(24);
 /// A transaction that is still active this long after its connection was lost has not received the commit.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3);
 
@@ -58,6 +61,10 @@ pub(crate) struct PgConnection {
     transaction_id: RefCell<String>,
     /// Process id of the PostgreSQL backend.
     backend_pid: Cell<i64>,
+    /// The name of this connection's commit marker, and its value in the current transaction: a time in
+    /// microseconds, later in each transaction.
+    marker_name: String,
+    marker: Cell<i64>,
 }
 
 impl fmt::Debug for PgConnection {
@@ -78,6 +85,8 @@ impl PgConnection {
             is_begin_pending: Cell::new(false),
             transaction_id: RefCell::default(),
             backend_pid: Cell::new(0),
+            marker_name: uuid::Uuid::new_v4().simple().to_string(),
+            marker: Cell::new(0),
         }
     }
 
@@ -264,10 +273,11 @@ impl PgConnection {
         let count = self.prepare_cached(&client, sql::COUNT_COMMIT)?;
         let writing = self.prepare_cached(&client, sql::TRANSACTION_INFO)?;
         let key = SqlValue::Int(super::lock::WRITE_LOCK_KEY);
+        self.marker.set(SystemClock.now().0.max(self.marker.get() + 1));
         let row = block_on(async {
             let mut begin = Box::pin(client.batch_execute(sql::BEGIN_WRITE));
             let mut lock = Box::pin(client.execute_raw(&lock, [key]));
-            let mut count = Box::pin(client.execute_raw(&count, values![]));
+            let mut count = Box::pin(client.execute_raw(&count, self.marker_values()));
             let mut writing = Box::pin(client.query_one(&writing, &[]));
             let begun = poll_once(begin.as_mut()).await;
             let locked = poll_once(lock.as_mut()).await;
@@ -290,6 +300,18 @@ impl PgConnection {
         }
     }
 
+    /// The name and the value of the commit marker.
+    fn marker_values(&self) -> [SqlValue<'_>; 2] {
+        [SqlValue::Text(&self.marker_name), SqlValue::Int(self.marker.get())]
+    }
+
+    /// Deletes the commit markers of connections that are closed.
+    pub(super) fn delete_old_markers(&self) -> Result<(), SqlError> {
+        let lifetime = i64::try_from(MARKER_LIFETIME.as_micros()).unwrap_or(i64::MAX);
+        self.execute(sql::DELETE_OLD_MARKERS, [SystemClock.now().0 - lifetime])?;
+        Ok(())
+    }
+
     /// Returns the status of the transaction whose commit lost its connection.
     fn resolve_in_doubt_commit(&self, fault: SqlError) -> Result<(), SqlError> {
         let number = self.transaction_id.borrow().clone();
@@ -297,7 +319,13 @@ impl PgConnection {
         self.close();
         while since.elapsed() < IN_DOUBT_TIMEOUT {
             match self.query_transaction_status(&number) {
-                Ok(Some(became)) if became == "committed" => return Ok(()),
+                Ok(Some(became)) if became == "committed" => match self.is_commit_marked() {
+                    Ok(true) => return Ok(()),
+                    // It was lost in a crash of the database, and another transaction has its id.
+                    Ok(false) => return Err(fault),
+                    Err(SqlError::Postgres(_)) => std::thread::sleep(IN_DOUBT_POLL_INTERVAL),
+                    Err(other) => return Err(other),
+                },
                 Ok(Some(became)) if became == "aborted" => return Err(fault),
                 Ok(Some(_)) if since.elapsed() > ABANDONED_AFTER => self.terminate_abandoned_backend()?,
                 // Still committing, or still unreachable.
@@ -318,6 +346,16 @@ impl PgConnection {
             Err(other) => return Err(other),
         }
         Ok(())
+    }
+
+    fn is_commit_marked(&self) -> Result<bool, SqlError> {
+        self.connect()?;
+        let mut is_marked = false;
+        self.query_each_value(sql::IS_COMMIT_MARKED, &self.marker_values(), |_| {
+            is_marked = true;
+            Ok(())
+        })?;
+        Ok(is_marked)
     }
 
     fn query_transaction_status(&self, number: &str) -> Result<Option<String>, SqlError> {

@@ -237,7 +237,9 @@ fn acquire_server_lock(link: PgConnection, now: Timestamp) -> Result<LockGuard, 
     let note = ServerNote { holder: current_process(now), tag };
     let text = serde_json::to_string(&note).unwrap_or_default();
     let sent = time_since_boot();
-    let epoch: i64 = link.begin().and_then(|()| link.query_one(sql::NEXT_EPOCH, [text], |row| row.get(0)))?;
+    link.begin()?;
+    let epoch: i64 = link.query_one(sql::NEXT_EPOCH, [text], |row| row.get(0))?;
+    link.delete_old_markers()?;
     link.commit()?;
     link.store_state.epoch.store(epoch, Ordering::Release);
     Ok(LockGuard::new(PgServerLock::start(link, epoch, LeaderLease::held_since(sent))?))

@@ -182,6 +182,7 @@ impl StoreBackend for PgBackend {
         let done = || -> Result<T, SqlError> {
             link.begin()?;
             let value = work(&link)?;
+            link.delete_old_markers()?;
             link.commit()?;
             Ok(value)
         };

@@ -4,7 +4,15 @@ super::statements! {
     /// Serializes writers, as in SQLite: event ids become visible in order, and no decision depends on rows
     /// that another writer is changing. The number is the key of [`crate::postgres`]'s write lock.
     WAIT_TO_WRITE = "SELECT pg_advisory_xact_lock($1)";
-    COUNT_COMMIT = "UPDATE counter SET next_value = next_value + 1 WHERE name = 'commits'";
+    /// Counts the commit, and leaves a marker that only this transaction writes. After a crash of the database
+    /// the id of a lost transaction is given to another one, so the id alone does not tell what became of it.
+    COUNT_COMMIT = "
+        WITH counted AS (UPDATE counter SET next_value = next_value + 1 WHERE name = 'commits')
+        INSERT INTO counter (name, next_value) VALUES ('commit ' || $1, $2)
+        ON CONFLICT (name) DO UPDATE SET next_value = EXCLUDED.next_value";
+    IS_COMMIT_MARKED = "SELECT 1 FROM counter WHERE name = 'commit ' || $1 AND next_value = $2";
+    /// Markers of connections that committed nothing since a time; the time is in microseconds.
+    DELETE_OLD_MARKERS = "DELETE FROM counter WHERE name LIKE 'commit %' AND next_value < $1";
     /// The transaction id, for a later status query; the server that may write; and the process id of the
     /// backend.
     TRANSACTION_INFO = "

@@ -2,6 +2,7 @@
 
 use super::database;
 use crate::kit::{NOW, claim, commit, counts, create, new_worker, worker};
+use crate::postgres_server::Server;
 use std::io::{self, Read, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -56,6 +57,11 @@ impl DatabaseProxy {
     fn inject(&self, injected_fault: InjectedFault, away: u32) {
         let mut state = self.0.lock().unwrap();
         (state.next, state.away, state.turned_away) = (Some(injected_fault), away, 0);
+    }
+
+    /// Accepts connections again.
+    fn admit(&self) {
+        self.0.lock().unwrap().away = 0;
     }
 
     /// Number of rejected connections; and whether the fault was injected.
@@ -205,4 +211,34 @@ fn uncommitted_write_fails_and_can_be_repeated() {
         assert!(matches!(again, StoreError::Conflict { .. }), "what was applied is rejected: {again}");
         assert_eq!(counts(store, workflow).get(JobStatus::Pending), 1);
     }
+}
+
+/// What was not written to the log before a crash is lost, and its transaction id is given out again.
+#[test]
+fn lost_commit_is_not_mistaken_for_a_later_transaction_with_its_id() {
+    let (directory, front) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let database = Server::at(directory.path());
+    // Nothing is written to the log before a commit.
+    database.start("listen_addresses = ''\nsynchronous_commit = on\nwal_writer_delay = 10s\n");
+    let between = DatabaseProxy::start(front.path(), directory.path());
+    let open = |host: &Path| {
+        let url = format!("postgres://{}@/postgres?host={}", database.user, host.display());
+        PgStore::open(&url, OpenMode::ReadWrite).unwrap()
+    };
+    let (store, other) = (open(front.path()), open(directory.path()));
+    let (workflow, jobs) = create(&store, 1);
+    let first = worker(&store, workflow);
+    between.inject(InjectedFault::Unnoticed, u32::MAX);
+    std::thread::scope(|scope| {
+        let claim = scope.spawn(|| commit(&store, workflow, vec![claim(jobs[0], 1, first)]));
+        while between.0.lock().unwrap().next.is_some() {
+            std::thread::yield_now();
+        }
+        database.restart();
+        worker(&other, workflow);
+        between.admit();
+        let error = claim.join().unwrap().unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    });
+    assert_eq!(counts(&other, workflow).get(JobStatus::Pending), 0);
 }
