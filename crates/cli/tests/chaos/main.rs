@@ -359,11 +359,17 @@ impl ChaosTest {
 }
 
 impl Worker {
-    /// The process that starts the jobs, not the one that talks to the server.
+    /// Kills the process that starts the jobs, not the one that talks to the server. Returns when the agent has
+    /// handled that: if the agent were stopped first, no process would be left that ends the jobs.
     fn kill_executor(&self) {
-        for pid in children_of(self.agent.id()) {
-            kill(pid, "KILL");
+        let agent = self.agent.id();
+        let killed = children_of(agent);
+        for pid in &killed {
+            kill(*pid, "KILL");
         }
+        eventually("the agent starts a new executor", || {
+            !is_alive(agent) || children_of(agent).iter().any(|pid| !killed.contains(pid))
+        });
     }
 }
 
