@@ -1,5 +1,6 @@
 //! Progress reports of a remote worker to its user interface.
 
+use windlass_types::log_attempt;
 use windlass_types::worker_messages::AttemptEndReport;
 
 /// Callbacks, on the worker's main thread: must return quickly.
@@ -29,6 +30,27 @@ pub struct RemoteWorkerProgress {
     pub is_frozen: bool,
     /// It accepts no more jobs.
     pub is_leaving: bool,
+}
+
+/// Logs what it passes on.
+pub(crate) struct LoggingObserver<'a>(pub(crate) &'a mut dyn RemoteWorkerObserver);
+
+impl RemoteWorkerObserver for LoggingObserver<'_> {
+    fn on_notice(&mut self, text: &str) {
+        tracing::info!("{text}");
+        self.0.on_notice(text);
+    }
+
+    fn on_progress(&mut self, progress: &RemoteWorkerProgress) {
+        tracing::trace!(?progress);
+        self.0.on_progress(progress);
+    }
+
+    fn on_attempt_ended(&mut self, ended: &AttemptEndReport) {
+        let (cause, exit) = (&ended.cause, ended.exit);
+        log_attempt!(debug, ended.key, ?cause, return_code = exit.return_code(), "attempt ended");
+        self.0.on_attempt_ended(ended);
+    }
 }
 
 /// An observer that ignores everything.

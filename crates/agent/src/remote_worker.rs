@@ -5,7 +5,7 @@ use crate::event::RemoteWorkerEvent;
 use crate::exchange_client::{ExchangeClient, ExchangeLane, ExchangeParameters, NextCall};
 use crate::known_workflows::KnownWorkflows;
 use crate::lease::ServerLease;
-use crate::observer::{RemoteWorkerObserver, RemoteWorkerProgress};
+use crate::observer::{LoggingObserver, RemoteWorkerObserver, RemoteWorkerProgress};
 use crate::options::{RemoteWorkerOptions, WorkerDeadline};
 use crate::result_journal::{JournalEntry, ResultJournal, is_final_report, report_key};
 use crate::server_callers::{CallerThread, QueuedCall, ServerCall, ServerConnection};
@@ -36,7 +36,7 @@ use windlass_types::worker_protocol::{
     ActionReport, ExchangeReply, RegistrationReply, StaleReport, StopCommand, WorkerReconnect,
     WorkerRegistration,
 };
-use windlass_types::{Attempt, WorkflowId};
+use windlass_types::{Attempt, WorkflowId, log_attempt};
 
 /// The number of deaths of the worker process in a row, without a completed job, after which it is not started
 /// again. Higher than the number after which the server fails jobs that kill workers.
@@ -208,6 +208,7 @@ impl RemoteWorker {
         mut self,
         observer: &mut dyn RemoteWorkerObserver,
     ) -> Result<RemoteWorkerSummary, RemoteWorkerError> {
+        let observer = &mut LoggingObserver(observer);
         let end = self.run_loop(observer);
         for text in self.delivery.take().and_then(|thread| thread.join().ok()).into_iter().flatten() {
             observer.on_notice(&text);
@@ -405,6 +406,11 @@ impl RemoteWorker {
             self.started_processes,
             self.event_sender.clone(),
         )?;
+        tracing::info!(
+            pid = running_worker.process.pid,
+            number = self.started_processes,
+            "worker process started"
+        );
         self.saved_state.running_worker = Some(running_worker.process.clone());
         self.state_directory.save_state(&self.saved_state)?;
         for site in self.workflows.iter() {
@@ -606,6 +612,8 @@ impl RemoteWorker {
             self.idle_since = Instant::now();
         }
         self.was_registered = true;
+        let lease = registration.lease;
+        tracing::info!(worker = me.worker.0, url = %self.options.client.url(), ?lease, "registered at the server");
         self.exchange.on_registered(me);
         // First of all: reassigned jobs must not continue for a moment.
         self.drop_lost_attempts(&registration.lost, observer);
@@ -669,6 +677,7 @@ impl RemoteWorker {
         error: &windlass_client::ClientError,
         observer: &mut dyn RemoteWorkerObserver,
     ) {
+        tracing::debug!(number, %error, "exchange with the server failed");
         if matches!(error.code(), Some("unknown_worker" | "superseded")) {
             self.exchange.reset();
             return;
@@ -764,6 +773,9 @@ impl RemoteWorker {
             self.workflows.insert(site);
         }
         let keys: Vec<AttemptKey> = answer.assignments.iter().map(|assignment| assignment.key).collect();
+        for key in &keys {
+            log_attempt!(debug, key, "job assigned by the server");
+        }
         self.held_attempts.extend(&keys);
         if self.shutdown.is_some() {
             let back =
@@ -789,6 +801,7 @@ impl RemoteWorker {
             self.send_to_worker_process(&ToWorker::Assign(answer.assignments));
         }
         for order in answer.stops {
+            tracing::debug!(workflow = order.workflow.0, why = ?order.why, jobs = order.attempts.len(), "told to stop jobs");
             if order.attempts.is_empty() {
                 self.actions.stop_workflow_actions(order.workflow, order.grace);
             }
@@ -802,6 +815,12 @@ impl RemoteWorker {
                 self.actions.report_refused(&order, "the worker was stopped");
                 continue;
             }
+            tracing::debug!(
+                workflow = workflow.0,
+                action,
+                attempt = attempt.0,
+                "action assigned by the server"
+            );
             let directory = self.workflows.output_dir(order.workflow);
             self.actions.start_action(order, directory);
         }
@@ -939,6 +958,7 @@ impl RemoteWorker {
         if before.is_some_and(|before| before >= shutdown_urgency) {
             return;
         }
+        tracing::info!(reason = ?why, urgency = ?shutdown_urgency, "leaving");
         self.shutdown = Some(ShutdownState { reason: why, urgency: shutdown_urgency, ready_since: None });
         let interrupted = StopReason::Interrupted;
         match shutdown_urgency {

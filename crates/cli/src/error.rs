@@ -245,6 +245,12 @@ impl From<windlass_store::StoreError> for CliError {
     }
 }
 
+impl From<windlass_server::logging::LogLevelError> for CliError {
+    fn from(error: windlass_server::logging::LogLevelError) -> Self {
+        Self::user(error.to_string()).with_hint("valid levels are error, warn, info, debug and trace")
+    }
+}
+
 impl From<windlass_client::ClientError> for CliError {
     fn from(error: windlass_client::ClientError) -> Self {
         windlass_store::StoreError::from(error).into()

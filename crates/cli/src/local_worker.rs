@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 use windlass_agent::environment::CREDENTIAL_VARIABLES;
-use windlass_agent::{ActionRunner, default_state_dir};
+use windlass_agent::{ActionRunner, RemoteWorkerOptions, default_state_dir};
 use windlass_process::Signal;
 use windlass_process::ensure_dead::{self, RecordedWorker, is_of_another_database};
 use windlass_process::machine::MachineInfo;
@@ -19,6 +19,7 @@ use windlass_process::process_identity::{FileIdentity, ProcessIdentity, boot_id}
 use windlass_scheduler::worker_host::{
     ActionDone, DeadWorkerReport, StartedWorker, WorkerHost, WorkerHostError,
 };
+use windlass_server::logging;
 use windlass_store::StoreLocation;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_store::postgres::{PASS_FILE_VARIABLE, render_passfile_line};
@@ -26,6 +27,9 @@ use windlass_types::worker_messages::{AttemptEndReport, AttemptKey};
 use windlass_types::worker_protocol::ActionCommand;
 use windlass_types::{Capacity, LOCAL_SITE};
 use windlass_worker::{LaunchedWorker, WorkerOptions, read_ends, remove_ends};
+
+/// Sets the level of the log for processes that this one starts.
+const LOG_LEVEL_VARIABLE: &str = "WINDLASS_LOG_LEVEL";
 
 /// Maximum time for killed processes to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,6 +39,23 @@ pub(crate) fn run_worker() -> Result<CliExit, CliError> {
     windlass_worker::serve_on_stdin()
         .map_err(|e| CliError::io(format!("the worker cannot continue: {e}")))?;
     Ok(CliExit::Success)
+}
+
+/// The worker process logs like this process, on the same standard error.
+fn pass_log_level(command: &mut Command) {
+    if let Some(level) = logging::level() {
+        command.env(LOG_LEVEL_VARIABLE, level);
+    }
+}
+
+/// The same for the worker processes of a remote worker.
+pub(crate) fn share_log_level(options: &mut RemoteWorkerOptions) {
+    let start = std::mem::replace(&mut options.worker_command, Box::new(|| Command::new("")));
+    options.worker_command = Box::new(move || {
+        let mut command = start();
+        pass_log_level(&mut command);
+        command
+    });
 }
 
 /// The resources available to jobs: those of this machine, or the given ones.
@@ -169,6 +190,7 @@ impl WorkerHost for LocalWorkerHost {
         // The running executable, not the file now at its path, which may be a newer build.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("windlass").arg("__worker");
+        pass_log_level(&mut command);
         // Jobs get the environment of the run, without the credentials for servers.
         for name in CREDENTIAL_VARIABLES {
             command.env_remove(name);

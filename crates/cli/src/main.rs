@@ -47,6 +47,7 @@ use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use ui::TerminalUi;
+use windlass_server::logging::{ServerLogFormat, start_logging};
 use windlass_store::StoreLocation;
 
 fn main() -> ExitCode {
@@ -137,6 +138,9 @@ fn run_command(cli: Cli, ui: &TerminalUi, config: CliConfig) -> Result<CliExit, 
         refuse_unsupported_format(&command, cli.globals.format)?;
     }
     failure_commands::refuse_command_for_agents(&command)?;
+    if let (Some(level), false) = (&cli.log_level, matches!(command, args::CliCommand::Serve(_))) {
+        start_logging(ServerLogFormat::Text, level)?;
+    }
     let ctx = CliContext::new(&cli.globals, config)?;
     for (flag, why) in cli.torc.ignored_flags().into_iter().chain(command.ignored_flag()) {
         ctx.ui.print_note(&format!("{flag} has no effect: {why}"));

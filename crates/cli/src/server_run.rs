@@ -118,6 +118,7 @@ fn agent_options(
     })?;
     let mut options =
         RemoteWorkerOptions::new(client.clone(), local_worker::machine_capacity(machine, &here), state_dir);
+    local_worker::share_log_level(&mut options);
     options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
     options.database = ctx.served_database();
     options.gpu_devices = here.gpus;

@@ -1,6 +1,7 @@
-//! The server's log on standard error: as text, or as JSON, one object per line.
+//! The log on standard error: as text, or as JSON, one object per line.
 
 use std::str::FromStr as _;
+use std::sync::OnceLock;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -37,6 +38,13 @@ fn parse_log_filter(level: &str) -> Result<EnvFilter, LogLevelError> {
     EnvFilter::try_new(level).map_err(|e| wrong(e.to_string()))
 }
 
+static LEVEL: OnceLock<String> = OnceLock::new();
+
+/// The level with which logging was started.
+pub fn level() -> Option<&'static str> {
+    LEVEL.get().map(String::as_str)
+}
+
 /// Starts logging for the whole process. `level` is `info`, or a filter: `info,windlass_server=debug`.
 pub fn start_logging(format: ServerLogFormat, level: &str) -> Result<(), LogLevelError> {
     let wrong = |detail: String| LogLevelError { level: level.to_owned(), detail };
@@ -46,7 +54,9 @@ pub fn start_logging(format: ServerLogFormat, level: &str) -> Result<(), LogLeve
         ServerLogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
         ServerLogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
-    started.map_err(|e| wrong(e.to_string()))
+    started.map_err(|e| wrong(e.to_string()))?;
+    LEVEL.get_or_init(|| level.to_owned());
+    Ok(())
 }
 
 #[cfg(test)]

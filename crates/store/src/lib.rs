@@ -10,6 +10,7 @@
 
 mod access;
 mod allocations;
+mod change_log;
 mod datasets;
 mod db;
 mod disk_space;

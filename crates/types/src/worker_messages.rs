@@ -18,6 +18,24 @@ pub struct AttemptKey {
     pub attempt: Attempt,
 }
 
+/// Writes a log event about one attempt, with its ids as fields; the crate that uses it depends on `tracing`.
+#[macro_export]
+macro_rules! log_attempt {
+    ($level:ident, $key:expr, $($rest:tt)+) => {
+        $crate::log_attempt!($level, target: module_path!(), $key, $($rest)+)
+    };
+    ($level:ident, target: $target:expr, $key:expr, $($rest:tt)+) => {
+        ::tracing::$level!(
+            target: $target,
+            workflow = $key.workflow.0,
+            job = $key.job.0,
+            run = $key.run.0,
+            attempt = $key.attempt.0,
+            $($rest)+
+        )
+    };
+}
+
 impl AttemptKey {
     /// The stem of the log files and the name of the Slurm step: `job_wf1_j7_r1_a2`.
     pub fn log_stem(&self) -> String {

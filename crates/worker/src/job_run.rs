@@ -28,7 +28,7 @@ use windlass_types::worker_messages::{
     Assignment, AttemptEndCause, AttemptEndReport, AttemptFiles, AttemptLimits, AttemptReport, AttemptUsage,
     FileSnapshot, ProcessExit, RecoveryScript, RecoveryScriptResult, ReturnReason, return_code,
 };
-use windlass_types::{Bytes, Timestamp};
+use windlass_types::{Bytes, Timestamp, log_attempt};
 
 /// State that the thread of a slot keeps from job to job.
 #[derive(Debug)]
@@ -224,12 +224,14 @@ impl WorkerState {
         let (launcher, notes) = self.launcher_words(task);
         match spawn_process(task, &launcher, slot_context, &logs, if bound { group } else { None }) {
             Ok(pid) => {
+                log_attempt!(debug, assignment.key, %pid, is_recovery_script = task.recovery.is_some(), "process started");
                 // Without the pid in the ledger the job is still found by its environment.
                 self.ledger.record_started(&record, pid).ok();
                 self.register_running(slot, task, pid, &start_record);
                 Ok(StartedJob { pid, record, logs, inputs, has_cgroup_limit: bound, step_usage: notes })
             }
             Err(error) => {
+                log_attempt!(debug, assignment.key, %error, "process cannot be started");
                 self.ledger.discard_record(record);
                 clear_cgroup_limit(group, bound);
                 Err(classify_spawn_error(&error, &logs))

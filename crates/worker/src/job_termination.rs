@@ -13,6 +13,7 @@ use windlass_process::child_wait::ReapedChild;
 use windlass_process::ledger::StrayProcessRecord;
 use windlass_process::process_tree::{self, JobProcesses, ProcessMark};
 use windlass_process::{Pid, Signal, cgroup, child_wait, process_identity, procfs};
+use windlass_types::log_attempt;
 use windlass_types::worker_messages::{AttemptKey, StopReason};
 use windlass_types::worker_protocol::StopCommand;
 
@@ -112,6 +113,7 @@ impl WorkerState {
             }
             stop.kill_at = stop.kill_at.min(by);
         } else {
+            log_attempt!(debug, running.key, ?cause, ?grace, "job is stopped");
             running.stop = Some(PendingStop { cause, kill_at: by });
             if Self::cancel_launched(running, now) {
                 return;
@@ -130,6 +132,7 @@ impl WorkerState {
     }
 
     pub(crate) fn kill_running(&self, slot: &JobSlot, running: &mut RunningAttempt, now: Instant) {
+        log_attempt!(debug, running.key, "job is killed");
         kill_group(slot);
         self.signal_job(slot, &running.key, running.pid, Signal::KILL);
         running.schedule_kill_retry(now);

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windlass_process::{process_identity, process_tree};
+use windlass_types::log_attempt;
 use windlass_types::worker_messages::{FromWorker, StopReason};
 
 #[derive(Debug, Default)]
@@ -110,6 +111,7 @@ impl WorkerState {
         } else if running.stop.is_some() {
             self.kill_running(slot, running, now);
         } else if running.frozen_since.is_none() {
+            log_attempt!(debug, running.key, "job is frozen: the lease has expired");
             running.frozen_since = Some(now);
             let inside = slot.cgroup.as_ref().filter(|group| running.in_cgroup && group.set_frozen(true));
             process_tree::freeze_processes(|| {
@@ -128,6 +130,7 @@ impl WorkerState {
             if let SlotState::Running(running) = &mut *state
                 && running.thaw(Instant::now())
             {
+                log_attempt!(debug, running.key, "job continues: the lease is renewed");
                 unfreeze_group(&slot);
                 process_tree::thaw_processes(&self.job_processes(&slot, &running.key, running.pid));
             }

@@ -68,6 +68,10 @@ pub(crate) struct Cli {
     pub(crate) globals: GlobalArgs,
     #[command(flatten)]
     pub(crate) torc: TorcGlobalArgs,
+    /// Log decisions to standard error: error, warn, info, debug or trace; also per module, as
+    /// windlass_scheduler=debug. Given before the command; also WINDLASS_LOG_LEVEL. `serve` has its own.
+    #[arg(id = "root_log_level", long = "log-level", value_name = "LEVEL", value_parser = serve::parse_log_level)]
+    pub(crate) log_level: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Option<CliCommand>,
 }
@@ -109,8 +113,6 @@ pub(crate) struct GlobalArgs {
 /// Options that Torc accepts before its command, without effect here.
 #[derive(Debug, Args)]
 pub(crate) struct TorcGlobalArgs {
-    #[arg(long, value_name = "LEVEL", hide = true)]
-    log_level: Option<String>,
     #[arg(long, value_name = "WORD", hide = true)]
     password: Option<String>,
     #[arg(long, hide = true)]

@@ -100,7 +100,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormatArg,
     /// Log level: error, warn, info, debug, trace; also per module, as info,windlass_server=debug.
-    #[arg(id = "serve_log_level", long = "log-level", value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
+    #[arg(id = "serve_log_level", long = "log-level", value_name = "LEVEL", default_value = "info", value_parser = parse_log_level)]
     pub(crate) log_level: String,
     /// Check settings, files and the database, print what would be served, and exit.
     #[arg(long)]
@@ -171,7 +171,7 @@ pub(crate) enum LogFormatArg {
     Json,
 }
 
-fn parse_level(text: &str) -> Result<String, String> {
+pub(crate) fn parse_log_level(text: &str) -> Result<String, String> {
     windlass_server::logging::check(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
 }
 

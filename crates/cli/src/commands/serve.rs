@@ -52,9 +52,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
         LogFormatArg::Text => logging::ServerLogFormat::Text,
         LogFormatArg::Json => logging::ServerLogFormat::Json,
     };
-    logging::start_logging(format, &args.log_level).map_err(|error| {
-        CliError::user(error.to_string()).with_hint("valid levels are error, warn, info, debug and trace")
-    })?;
+    logging::start_logging(format, &args.log_level)?;
     warn_if_unencrypted(ctx, &options);
     let store = ctx.open_or_create_for_server()?;
     if let Some(dir) = &options.run_dir {

@@ -4,6 +4,7 @@ use crate::args::WorkflowRef;
 use crate::args::worker::{WorkerArgs, WorkerCapacityArgs};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
+use crate::local_worker;
 use crate::object_selection;
 use crate::ui::{TerminalUi, WorkerStatusLine, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -28,6 +29,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkerArgs) -> Result<CliExit, CliErr
         CliError::user("no home directory for the worker's journal").with_hint("use --state-dir")
     })?;
     let mut options = RemoteWorkerOptions::new(client, capacity, ctx.cwd.join(state_dir));
+    local_worker::share_log_level(&mut options);
     options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
     options.database = ctx.served_database();
     options.gpu_devices = machine.gpus;

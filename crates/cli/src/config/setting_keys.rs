@@ -62,6 +62,14 @@ pub(crate) const KEYS: &[SettingKey] = &[
         example: "\"https://windlass.example.org\"",
     },
     SettingKey {
+        name: "log_level",
+        arg: "root_log_level",
+        kind: SettingKind::LogLevel,
+        default: None,
+        meaning: "log of decisions on standard error, for all commands but serve: error, warn, info, debug, trace",
+        example: "\"debug\"",
+    },
+    SettingKey {
         name: "ca_file",
         arg: "ca_file",
         kind: SettingKind::Path,

@@ -274,3 +274,27 @@ fn request_demo_suggestions_work() {
         sandbox.windlass(&words).exits(0).prints(shows);
     }
 }
+
+/// Both processes of a run write to its standard error.
+#[test]
+fn log_level_shows_decisions_with_their_ids() {
+    let sandbox = Sandbox::new();
+    sandbox.write("w.yaml", "name: w\njobs: [{name: bad, command: exit 3}]\n");
+    let events = [
+        "DEBUG job assigned to worker workflow=1 job=1 run=1 attempt=1 worker=1",
+        "DEBUG process started workflow=1 job=1 run=1 attempt=1 pid=",
+        "DEBUG attempt ended workflow=1 job=1 run=1 attempt=1 worker=1 status=\"failed\" return_code=3",
+    ];
+    let output = sandbox.windlass(&["--log-level", "debug", "run", "w.yaml"]).exits(1);
+    events.iter().fold(output, |output, event| output.says(event));
+    let mut command = sandbox.command(&["resume", "--retry-failed"]);
+    let output = command.env("WINDLASS_LOG_LEVEL", "windlass_worker=debug").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("DEBUG process started workflow=1 job=1 run=2") && !said.contains("job assigned"),
+        "{said}"
+    );
+    let output = sandbox.windlass(&["resume", "--retry-failed"]).exits(1);
+    assert!(!output.stderr.contains("DEBUG"), "{}", output.stderr);
+    sandbox.windlass(&["--log-level", "loud", "status"]).exits(2).says("unknown level `loud`");
+}

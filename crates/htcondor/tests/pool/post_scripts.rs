@@ -18,10 +18,11 @@ use windlass_types::requests::WorkUnitName;
 
 const INPUT: &str = "/store/data/a.txt";
 
-/// A step that holds 180 MB for longer than a machine needs to notice, and then writes its output. It holds one
-/// line without an end, which `tail` keeps until the line is complete.
+/// A step that holds 180 MB, in the first attempt until its machine notices, and then writes its output. It holds
+/// one line without an end, which `tail` keeps until the line is complete.
 const LARGE: &str =
-    "(head -c 180000000 /dev/zero; sleep 15) | tail >/dev/null; echo 1 1 1 > \"$WINDLASS_OUTPUT\"";
+    "(head -c 180000000 /dev/zero; [ \"$WINDLASS_ATTEMPT\" -gt 1 ] || sleep 120) | tail >/dev/null
+    echo 1 1 1 > \"$WINDLASS_OUTPUT\"";
 
 /// A run of units with two nodes each, whose only step is one of these.
 struct PoolRun {

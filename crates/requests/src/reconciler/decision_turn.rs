@@ -168,6 +168,12 @@ impl RequestReconciler {
         self.has_banned |= commit.changes.iter().any(|change| matches!(change, RequestChange::Ban(_)));
         if let Some(view) = self.views.get_mut(name) {
             for change in &commit.changes {
+                match change {
+                    RequestChange::Status { from, to, reason } => {
+                        tracing::info!(request = name, %from, %to, reason, "request changes its status");
+                    }
+                    change => tracing::trace!(request = name, ?change, "request changes"),
+                }
                 view.apply_change(change, commit.at);
             }
             view.row.version = version;
@@ -242,6 +248,9 @@ impl RequestReconciler {
         let run = view.run.as_ref();
         let lane =
             together.iter().find_map(|effect| work_lane(context.backends.new_run_backend, run, effect));
+        for effect in &together {
+            tracing::debug!(request = key.request, ?effect, "effect begins");
+        }
         let work = move || {
             together
                 .iter()

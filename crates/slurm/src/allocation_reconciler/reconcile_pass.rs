@@ -374,6 +374,18 @@ impl AllocationPassRunner {
     /// Commits all at once, or one by one if a row has changed: its decision is made again from the current
     /// row.
     pub(super) fn commit_changes(&self, changes: &[AllocationChange]) -> Result<(), AllocationPassError> {
+        for change in changes {
+            let AllocationChange { id, from, to, job_id, reason, unwanted_reason, .. } = change;
+            tracing::debug!(
+                allocation = id.0,
+                ?from,
+                ?to,
+                ?job_id,
+                ?reason,
+                ?unwanted_reason,
+                "allocation changes"
+            );
+        }
         if changes.is_empty() {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use super::{
     failures, import, job_loading, pending_commands, queries, runs, spawn, torc_lists, work_units, workers,
     workflow_parts, workflow_updates,
 };
+use crate::change_log;
 use crate::db::SqlConnection;
 use crate::error::SqlError;
 use crate::lock::{LockGuard, LockHolder, LockScope};
@@ -145,6 +146,7 @@ impl<B: StoreBackend> Store for SqlStore<B> {
     }
 
     fn submit(&self, batch: ChangeBatch, done: BatchCallback) {
+        change_log::log_changes(&batch);
         self.backend.submit(batch, Arc::clone(&self.actor), done);
     }
 

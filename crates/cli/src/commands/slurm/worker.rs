@@ -4,6 +4,7 @@ use crate::args::slurm_worker::SlurmWorkerArgs;
 use crate::commands::worker::{SignalHandling, print_end, work};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
+use crate::local_worker;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -49,6 +50,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmWorkerArgs) -> Result<CliExit, C
     let capacity = environment.capacity(memory, args.max_parallel_jobs);
     let state_dir = args.state_dir.clone().map_or_else(local_state_dir, Ok)?;
     let mut options = RemoteWorkerOptions::new(client, capacity, ctx.cwd.join(state_dir));
+    local_worker::share_log_level(&mut options);
     options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
     options.gpu_devices.clone_from(&environment.devices);
     options.workflow = Some(workflow);

@@ -90,7 +90,7 @@ impl DagWatcher {
         watched.unit_updates.retain(|update| update.seq > run.units_read);
         watched.failed_attempts.retain(|failed| failed.seq > read);
         if watched.last_snapshot.is_none() {
-            watched.poll();
+            watched.poll(&run.uuid);
         }
         let Some(seen) = watched.last_snapshot.clone() else {
             return Err(std::io::ErrorKind::NotFound.into());
@@ -169,7 +169,7 @@ impl DagWatcherShared {
         let mut asking = ScheddQueries::new();
         while let Some(runs) = self.next_runs() {
             for (name, watched) in &runs {
-                if lock_run(watched).poll() {
+                if lock_run(watched).poll(name) {
                     self.waker.wake_run(name);
                 }
             }
@@ -230,6 +230,7 @@ impl DagWatcherShared {
             let before = watched.presence.clone();
             watched.presence.record(answer);
             if watched.presence != before {
+                tracing::debug!(run = name, schedd, presence = ?watched.presence, "presence of the DAG at its schedd");
                 self.waker.wake_run(name);
             }
         }
@@ -242,12 +243,18 @@ fn lock_run(watched: &Mutex<WatchedRun>) -> MutexGuard<'_, WatchedRun> {
 
 impl WatchedRun {
     /// Reads changed files and returns whether there are changes.
-    fn poll(&mut self) -> bool {
+    fn poll(&mut self, run: &str) -> bool {
         let mut look = self.poller.poll();
         let units = std::mem::take(&mut look.units);
         let failed = std::mem::take(&mut look.failed_attempts);
         let has_changed =
             !units.is_empty() || !failed.is_empty() || self.last_snapshot.as_ref() != Some(&look);
+        if has_changed {
+            tracing::debug!(run, state = ?look.state, units = units.len(), failed_attempts = failed.len(), "DAG changes");
+        }
+        for unit in &units {
+            tracing::debug!(run, unit = unit.number, status = ?unit.status, "work unit ended");
+        }
         self.unit_updates.extend(units);
         self.failed_attempts.extend(failed);
         self.last_snapshot = Some(look);
