@@ -9,7 +9,7 @@ use super::copy_loader::{CopyLoader, insert_jobs};
 use super::pg_error::PgError;
 use super::value::SqlParameter;
 use crate::StoreError;
-use crate::db::{BulkTable, JobChunk, SqlConnection, SqlRow, SqlValue, StatementPipeline, values};
+use crate::db::{BulkTable, JobChunk, SqlConnection, SqlRow, SqlValue, StatementPipeline};
 use crate::error::SqlError;
 use crate::sql::common::RowLookup;
 use crate::sql::postgres as sql;
