@@ -13,12 +13,13 @@ use crate::ui::{TerminalUi, run_summary};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_agent::default_state_dir;
 use windlass_process::shell;
 use windlass_scheduler::run_observer::RunObserver;
 use windlass_scheduler::{
-    Dispatcher, DispatcherOptions, RunDeadline, RunEnd, RunSummary, begin_next_run, recover_workflow,
+    LocalRun, LocalRunOptions, RunDeadline, RunEnd, RunSummary, begin_next_run, recover_workflow,
 };
 use windlass_store::lock::LockScope;
 use windlass_store::model::WorkflowRow;
@@ -37,11 +38,12 @@ pub(crate) enum EarlierFailuresPolicy {
 /// Runs the workflow, shows its progress, and reports the outcome.
 pub(crate) fn run_locally(
     ctx: &CliContext,
-    store: &dyn Store,
+    shared_store: &Arc<dyn Store>,
     workflow: WorkflowId,
     failed: EarlierFailuresPolicy,
     machine: &MachineArgs,
 ) -> Result<CliExit, CliError> {
+    let store = &**shared_store;
     if let Some(client) = ctx.server()? {
         return server_run::run_on_server(ctx, client, store, workflow, failed, machine);
     }
@@ -50,7 +52,8 @@ pub(crate) fn run_locally(
     if !machine.force {
         missing_inputs::require_inputs(store, &row)?;
     }
-    let run = run_with_observer(ctx, store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
+    let run =
+        run_with_observer(ctx, shared_store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
     let exit = run_summary::report_run_end(ctx, store, workflow, run.elapsed)?;
     plot::plot_after_run(ctx, store, workflow);
     if let Some(why) = run.unrunnable_jobs {
@@ -67,12 +70,13 @@ pub(crate) fn run_locally(
 /// Runs the workflow and reports to the observer, which is dropped afterwards and releases the terminal.
 pub(crate) fn run_with_observer(
     ctx: &CliContext,
-    store: &dyn Store,
+    shared_store: &Arc<dyn Store>,
     workflow: WorkflowId,
     failed: EarlierFailuresPolicy,
     machine: &MachineArgs,
     mut observer: Box<dyn RunObserver>,
 ) -> Result<RunSummary, CliError> {
+    let store = &**shared_store;
     // Handlers are installed before the lock is taken: `cancel` sends SIGUSR1 to the lock holder, which would
     // kill a process without a handler.
     let signals = listen_for_signals()?;
@@ -91,17 +95,18 @@ pub(crate) fn run_with_observer(
     }
     let row = load_workflow_row(store, workflow)?;
     let until = run_deadline(ctx, machine, &row)?;
-    let options = DispatcherOptions {
+    let options = LocalRunOptions {
         grace: machine.grace,
         deadline: until,
         classifier: classification_rules::configured_classifier(ctx)?,
     };
-    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?.with_lock(&lock);
-    let control = dispatcher.control();
+    let local_run =
+        LocalRun::new(Arc::clone(shared_store), &mut host, &mut *observer, row, options)?.with_lock(&lock);
+    let control = local_run.control();
     let listener = RunSignalListener::start(signals, move |signal| {
         if signal == SIGUSR1 { control.check_requests() } else { control.interrupt() }
     })?;
-    let run = dispatcher.run();
+    let run = local_run.run();
     drop(listener);
     Ok(run?)
 }

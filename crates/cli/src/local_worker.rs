@@ -272,7 +272,7 @@ impl WorkerHost for LocalWorkerHost {
 }
 
 /// Makes sure that a worker and all its child processes are dead.
-pub(crate) fn ensure_worker_dead(
+fn ensure_worker_dead(
     worker: &NewWorker,
     database: &Path,
 ) -> Result<ensure_dead::EnsureDeadReport, ensure_dead::EnsureDeadError> {

@@ -1,7 +1,6 @@
-//! Measures how fast jobs end, to decide how many to claim ahead and for the progress display.
+//! Measures how fast jobs end, to decide how many to claim ahead.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Claim as many jobs ahead as end within this time: a few commits' worth, so that no slot waits for a commit,
 /// and so few that hardly any job is "claimed, not started" when jobs are long.
@@ -9,7 +8,6 @@ const CLAIM_AHEAD_TIME: Duration = Duration::from_millis(40);
 const MAX_CLAIMED_AHEAD: usize = 256;
 /// The weight of a new measurement.
 const AVERAGE_WEIGHT: f64 = 0.1;
-const RATE_WINDOW: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct ClaimAheadEstimator {
@@ -18,8 +16,6 @@ pub(crate) struct ClaimAheadEstimator {
     /// The largest number, regardless of the measured times: doubled with each claim, so that one short job at
     /// the start does not claim a hundred long ones.
     claim_limit: usize,
-    /// (time, number of settled jobs at that time), over the last seconds.
-    settled_samples: VecDeque<(Instant, u64)>,
 }
 
 impl Default for ClaimAheadEstimator {
@@ -31,7 +27,7 @@ impl Default for ClaimAheadEstimator {
 impl ClaimAheadEstimator {
     /// For a worker that is contacted only at this interval.
     pub(crate) const fn with_claim_ahead_time(claim_ahead_time: Duration) -> Self {
-        Self { claim_ahead_time, mean_wall_time: None, claim_limit: 0, settled_samples: VecDeque::new() }
+        Self { claim_ahead_time, mean_wall_time: None, claim_limit: 0 }
     }
 
     pub(crate) fn on_ended(&mut self, wall: Duration) {
@@ -50,26 +46,6 @@ impl ClaimAheadEstimator {
     pub(crate) fn on_claimed(&mut self, running: usize) {
         let used = self.claims_ahead(running).max(1);
         self.claim_limit = (2 * used).min(MAX_CLAIMED_AHEAD);
-    }
-
-    pub(crate) fn record_settled(&mut self, now: Instant, settled: u64) {
-        self.settled_samples.push_back((now, settled));
-        while self.settled_samples.len() > 2
-            && self.settled_samples.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
-        {
-            self.settled_samples.pop_front();
-        }
-    }
-
-    /// Jobs settled per second over the last seconds.
-    pub(crate) fn settled_per_second(&self) -> f64 {
-        let (Some((first, then)), Some((last, now))) =
-            (self.settled_samples.front(), self.settled_samples.back())
-        else {
-            return 0.0;
-        };
-        let seconds = last.duration_since(*first).as_secs_f64();
-        if seconds > 0.0 { now.saturating_sub(*then) as f64 / seconds } else { 0.0 }
     }
 }
 
@@ -96,15 +72,5 @@ mod tests {
             pace.on_ended(Duration::from_secs(10));
         }
         assert_eq!(pace.claims_ahead(2), 0);
-    }
-
-    #[test]
-    fn the_rate_covers_only_recent_seconds() {
-        let start = Instant::now();
-        let mut pace = ClaimAheadEstimator::default();
-        for second in 0..20u64 {
-            pace.record_settled(start + Duration::from_secs(second), second.saturating_sub(10) * 100);
-        }
-        assert!((pace.settled_per_second() - 100.0).abs() < 1.0, "{}", pace.settled_per_second());
     }
 }

@@ -1,4 +1,4 @@
-//! Runs workflows: the dispatcher that turns decisions of `windlass-core` into commits, and commits into
+//! Runs workflows: the scheduler that turns decisions of `windlass-core` into commits, and commits into
 //! assignments.
 //!
 //! Invariants:
@@ -16,8 +16,6 @@ mod action_schedule;
 mod added_jobs;
 mod claim_ahead;
 mod crash_suspects;
-mod dispatcher;
-mod event_queue;
 mod execution_settings;
 mod recovery_at_start;
 mod retry_policy;
@@ -25,11 +23,11 @@ pub mod run_observer;
 pub mod service;
 pub mod worker_host;
 
-pub use dispatcher::{Dispatcher, DispatcherControl, DispatcherOptions, RunDeadline, RunEnd, RunSummary};
 pub use recovery_at_start::{
     begin_next_run, begin_next_run_at_other_sites, load_job_holders, recover_workflow,
 };
 pub use retry_policy::is_retry_budget_spent;
+pub use service::{LocalRun, LocalRunControl, LocalRunOptions, RunDeadline, RunEnd, RunSummary};
 
 use windlass_types::{Capacity, LOCAL_SITE, Resources, WorkflowId};
 

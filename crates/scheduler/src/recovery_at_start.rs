@@ -13,13 +13,13 @@ use windlass_core::classify::FailureClassifier;
 use windlass_core::crash_suspects::{CrashEvidence, JobPhaseAtCrash};
 use windlass_core::dispatch::LocationConstraint;
 use windlass_core::workflow_state::{FailedAttemptContext, OrphanDecision, OrphanedAttempt, WorkflowState};
-use windlass_store::model::{WorkerKind, WorkerRow, WorkflowRow};
+use windlass_store::model::{HeldJob, WorkerKind, WorkerRow, WorkflowRow};
 use windlass_store::{ChangeBatch, Store};
 use windlass_types::worker_messages::AttemptKey;
-use windlass_types::{Capacity, Resources, RunId, Timestamp, WorkflowId};
+use windlass_types::{RunId, Timestamp, WorkflowId};
 
-/// Loads the state of a workflow. Ensures first that workers that did not sign off are dead with all they
-/// started; jobs that they held become ready again, as a new attempt if they may have run.
+/// Ensures that workers that did not sign off are dead with all they started. Jobs that they
+/// held become ready again, as a new attempt if they may have run; ends that they recorded are applied.
 pub fn recover_workflow(
     store: &dyn Store,
     host: &mut dyn WorkerHost,
@@ -27,19 +27,69 @@ pub fn recover_workflow(
     workflow: &WorkflowRow,
     classifier: Option<Arc<FailureClassifier>>,
     now: Timestamp,
-) -> Result<WorkflowState, SchedulerError> {
+) -> Result<(), SchedulerError> {
     let dead = ensure_workers_dead(store, host, workflow.id)?;
-    let recorded = commit_recorded_ends(store, host, workflow, &dead, classifier, now)?;
-    let mut state = load_workflow_state(store, workflow, host.capacity())?;
+    let held = store.held_jobs(workflow.id)?;
+    recover_jobs(store, host, observer, RecoveredJobs { workflow, dead: &dead, held }, classifier, now)
+}
+
+/// The same at the start of a server, only for workers of earlier local runs: workers with a lease may return.
+/// Those that may be alive keep their jobs.
+pub(crate) fn recover_jobs_of_local_runs(
+    store: &dyn Store,
+    host: &mut dyn WorkerHost,
+    observer: &mut dyn RunObserver,
+    workflow: &WorkflowRow,
+    classifier: Option<Arc<FailureClassifier>>,
+    now: Timestamp,
+) -> Result<(), SchedulerError> {
+    let mut dead = Vec::new();
+    for row in store.active_workers(Some(workflow.id))? {
+        if row.worker.kind != WorkerKind::Local {
+            continue;
+        }
+        match host.ensure_dead(&row.worker) {
+            Ok(dead_worker) => dead.push((row, dead_worker)),
+            Err(error) => {
+                let (host, pid) = (&row.worker.host, row.worker.pid);
+                tracing::warn!(%host, pid, %error, "a worker of an earlier run may be alive: its jobs stay assigned until it is retired");
+            }
+        }
+    }
+    let mut held = store.held_jobs(workflow.id)?;
+    held.retain(|job| dead.iter().any(|(row, _)| row.id == job.worker));
+    recover_jobs(store, host, observer, RecoveredJobs { workflow, dead: &dead, held }, classifier, now)
+}
+
+/// Jobs that were held when the process that ran their workflow ended.
+struct RecoveredJobs<'a> {
+    workflow: &'a WorkflowRow,
+    dead: &'a [(WorkerRow, DeadWorkerReport)],
+    held: Vec<HeldJob>,
+}
+
+fn recover_jobs(
+    store: &dyn Store,
+    host: &mut dyn WorkerHost,
+    observer: &mut dyn RunObserver,
+    RecoveredJobs { workflow, dead, held }: RecoveredJobs<'_>,
+    classifier: Option<Arc<FailureClassifier>>,
+    now: Timestamp,
+) -> Result<(), SchedulerError> {
+    if dead.is_empty() && held.is_empty() {
+        return Ok(());
+    }
+    let recorded = commit_recorded_ends(store, host, workflow, dead, classifier, now)?;
+    let mut state = load_workflow_state(store, workflow)?;
     if store.cancel_requested(workflow.id)? {
         state.on_cancel();
     }
     let mut changes = Vec::new();
-    state.on_initialize(&mut changes);
-    let (orphans, given_up) = requeue_orphans(store, workflow, &dead, &mut state, now, &mut changes)?;
+    state.on_resume(&mut changes);
+    let (orphans, given_up) = requeue_orphans(store, workflow, dead, held, &mut state, now, &mut changes)?;
     state.reconcile_units(&mut changes);
     commit_and_wait(store, workflow.id, workflow.run_id, changes)?;
-    for (row, dead_worker) in &dead {
+    for (row, dead_worker) in dead {
         store.retire_worker(row.id, now)?;
         host.forget_worker(&row.worker);
         if dead_worker.killed_processes > 0 {
@@ -60,24 +110,26 @@ pub fn recover_workflow(
             "jobs that may have been running when the previous process died: {orphans}; they run again"
         ));
     }
-    Ok(state)
+    Ok(())
 }
 
 /// Returns the claims of dead workers. The result: how many of those jobs may have been running, and how many
 /// were failed.
 ///
-/// Worker and dispatcher died together, or the dispatcher would have recorded the evidence itself. A reboot
+/// Worker and scheduler died together, or the scheduler would have recorded the evidence itself. A reboot
 /// explains that; otherwise one of the jobs may be the cause, so each job that ran becomes a suspect, as when a
 /// server loses a worker.
 fn requeue_orphans(
     store: &dyn Store,
     workflow: &WorkflowRow,
     dead: &[(WorkerRow, DeadWorkerReport)],
+    mut held: Vec<HeldJob>,
     state: &mut WorkflowState,
     now: Timestamp,
     changes: &mut Vec<WorkflowChange>,
 ) -> Result<(usize, usize), SchedulerError> {
-    let held = store.held_jobs(workflow.id)?;
+    // Not those whose recorded ends were committed.
+    held.retain(|held| state.job_index(held.id).is_some_and(|job| state.status(job).is_active()));
     if held.is_empty() {
         return Ok((0, 0));
     }
@@ -122,7 +174,7 @@ fn commit_recorded_ends(
     if dead.iter().all(|(_, dead_worker)| dead_worker.recorded_ends.is_empty()) {
         return Ok(0);
     }
-    let mut state = load_workflow_state(store, workflow, host.capacity())?;
+    let mut state = load_workflow_state(store, workflow)?;
     if store.cancel_requested(workflow.id)? {
         state.on_cancel();
     }
@@ -208,15 +260,8 @@ fn has_started(dead_worker: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32
     pid.is_some() || dead_worker.started_attempts.as_ref().is_some_and(|started| started.contains(key))
 }
 
-pub(crate) fn load_workflow_state(
-    store: &dyn Store,
-    workflow: &WorkflowRow,
-    capacity: Capacity,
-) -> Result<WorkflowState, SchedulerError> {
-    let mut table = store.load_jobs(workflow.id)?;
-    if let Some(unasked) = table.requirements.first_mut().filter(|_| capacity.max_jobs.is_some()) {
-        *unasked = Resources::DEFAULT_WITHOUT_CPUS;
-    }
+fn load_workflow_state(store: &dyn Store, workflow: &WorkflowRow) -> Result<WorkflowState, SchedulerError> {
+    let table = store.load_jobs(workflow.id)?;
     let mut state = WorkflowState::new(workflow.id, workflow.run_id, table)
         .map_err(|_| SchedulerError::Cycle(workflow.id))?;
     state.set_return_codes(return_codes(&workflow.settings));
@@ -225,7 +270,7 @@ pub(crate) fn load_workflow_state(
 }
 
 /// Commits and waits.
-pub(crate) fn commit_and_wait(
+fn commit_and_wait(
     store: &dyn Store,
     workflow: WorkflowId,
     run: RunId,

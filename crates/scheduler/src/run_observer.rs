@@ -40,7 +40,7 @@ pub struct AttemptEndNotice<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// Observes a run. Called on the dispatcher's thread: must return quickly.
+/// Observes a run. Called on the scheduler's thread: must return quickly.
 pub trait RunObserver: Send {
     /// About ten times a second at most, and once at the end.
     fn on_progress(&mut self, progress: &RunProgress);

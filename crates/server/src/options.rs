@@ -12,7 +12,7 @@ use windlass_core::requests::lifecycle::{self, FailureResponseSettings};
 use windlass_core::requests::{outputs, rounds};
 use windlass_core::round_plan::RetriesByRole;
 use windlass_requests::{AlertNotifier, BackendKind, CondorOptions, Reqmgr2Client};
-use windlass_scheduler::service::EnsureWorkerDead;
+use windlass_scheduler::service::EarlierWorkerHost;
 use windlass_types::requests::RequestStatus;
 use windlass_types::worker_protocol::AcceptedJobOwners;
 
@@ -48,9 +48,9 @@ pub struct ServeOptions {
     pub run_dir: Option<PathBuf>,
     /// Time that a shutdown waits for active requests.
     pub shutdown_grace: Duration,
-    /// Ensures that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay
+    /// Ensures that workers of earlier `windlass run` on this machine are dead. Without it their jobs stay
     /// assigned until the workers are retired by hand.
-    pub ensure_dead: Option<EnsureWorkerDead>,
+    pub earlier_workers: Option<EarlierWorkerHost>,
     /// Failure classifier; `None`: the built-in rules only.
     pub classifier: Option<Arc<FailureClassifier>>,
     /// How often the permission of event readers is checked again; a revoked permission ends the stream.
@@ -255,7 +255,7 @@ impl Default for ServeOptions {
             owner: "owner".to_owned(),
             run_dir: None,
             shutdown_grace: Duration::from_secs(10),
-            ensure_dead: None,
+            earlier_workers: None,
             classifier: None,
             permission_check_interval: Duration::from_secs(10),
             mcp: None,

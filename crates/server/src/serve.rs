@@ -32,9 +32,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_auth::{Authenticator, AuthenticatorOptions, TokenSecret};
 use windlass_requests::RequestReconcilerWaker;
 use windlass_scheduler::SchedulerError;
-use windlass_scheduler::service::{
-    EnsureWorkerDead, OnUnreachableAllocationWorker, SchedulerHandle, SchedulerOptions,
-};
+use windlass_scheduler::service::{OnUnreachableAllocationWorker, SchedulerHandle, SchedulerOptions};
 use windlass_slurm::allocation_reconciler::AllocationReconcilerWaker;
 use windlass_store::lock::{self, LockGuard, LockScope};
 use windlass_store::{LeaderLease, Store, StoreDatabase, StoreError, StoreLocation};
@@ -429,7 +427,7 @@ impl ServerFrontend {
             lease: options.lease,
             grace: options.stop_grace,
             api_url: Some(self.url.clone()),
-            ensure_dead: options.ensure_dead.clone().map(warn_if_alive),
+            earlier_workers: options.earlier_workers.clone(),
             on_commit: Some(Arc::new(move || events.wake())),
             on_silent_worker: on_silent,
             on_change: Some(Arc::new(move |workflow| {
@@ -495,18 +493,6 @@ impl Drop for RunningServer {
     fn drop(&mut self) {
         self.shut_down();
     }
-}
-
-/// Warns if a worker of an earlier run may still be running.
-fn warn_if_alive(end_worker: EnsureWorkerDead) -> EnsureWorkerDead {
-    Arc::new(move |worker| {
-        let is_dead = end_worker(worker);
-        if !is_dead {
-            let (host, pid) = (&worker.host, worker.pid);
-            tracing::warn!(%host, pid, "a worker of an earlier run may be alive: its jobs stay assigned until it is retired");
-        }
-        is_dead
-    })
 }
 
 /// Returns the address by which clients on this machine reach the listener: loopback if it listens on all

@@ -93,7 +93,7 @@ fn retry_action(ctx: &CliContext, args: &OneActionArgs) -> Result<CliExit, CliEr
         ));
         return Ok(CliExit::Success);
     }
-    run_locally(ctx, &*store, workflow.id, EarlierFailuresPolicy::Keep, &MachineArgs::default())?;
+    run_locally(ctx, &store, workflow.id, EarlierFailuresPolicy::Keep, &MachineArgs::default())?;
     let again = find_action(&*store, &workflow, id)?;
     if action_state(&again) == "completed" {
         ctx.ui.print_note(&format!("action {id} completed"));

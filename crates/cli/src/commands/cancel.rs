@@ -12,6 +12,7 @@ use crate::object_selection;
 use crate::ui::{TerminalUi, run_summary, text};
 use rustix::process::{Signal, kill_process};
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::Duration;
 use windlass_process::machine::hostname;
 use windlass_process::process_identity::{ProcessIdentity, to_pid};
@@ -56,7 +57,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkflowCancelArgs) -> Result<CliExit
         views.push(if args.dry_run {
             plan_cancel(ctx, &row)
         } else {
-            cancel_workflow(ctx, &*store, &row, args)
+            cancel_workflow(ctx, &store, &row, args)
         }?);
     }
     match (ctx.ui.wants_json(), views.as_slice()) {
@@ -80,11 +81,11 @@ fn plan_cancel(ctx: &CliContext, row: &WorkflowRow) -> Result<CancelView, CliErr
 /// Cancels one workflow and reports it.
 fn cancel_workflow(
     ctx: &CliContext,
-    store: &dyn Store,
+    shared_store: &Arc<dyn Store>,
     row: &WorkflowRow,
     args: &WorkflowCancelArgs,
 ) -> Result<CancelView, CliError> {
-    let title = workflow_title(row);
+    let (title, store) = (workflow_title(row), &**shared_store);
     if row.is_canceled {
         ctx.ui.print_note(&format!("{title} is already canceled"));
         return Ok(build_view(row, CancelState::Canceled, None));
@@ -112,7 +113,7 @@ fn cancel_workflow(
     let row_now = object_selection::find_workflow(store, &WorkflowRef::Id(row.id))?;
     if !row_now.is_canceled {
         refuse_if_ended(&row_now)?;
-        cancel_locally(ctx, store, row.id, args)?;
+        cancel_locally(ctx, shared_store, row.id, args)?;
     }
     ctx.ui.print_note(&format!("{title} is canceled"));
     Ok(build_view(row, CancelState::Canceled, asked))
@@ -157,7 +158,7 @@ fn refuse_if_ended(row: &WorkflowRow) -> Result<(), CliError> {
 /// No process runs the workflow, but jobs of a dead process may still run: the usual path handles both.
 fn cancel_locally(
     ctx: &CliContext,
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     workflow: WorkflowId,
     args: &WorkflowCancelArgs,
 ) -> Result<(), CliError> {

@@ -38,7 +38,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError
     let jobs =
         names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
     let workflow = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), ctx.clock.now())?;
-    run_locally(ctx, &*store, workflow, EarlierFailuresPolicy::Keep, &args.machine)
+    run_locally(ctx, &store, workflow, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 /// The resource monitor of the commands as in a spec; `None` if no option asks for it.

@@ -30,7 +30,7 @@ pub(crate) fn run(ctx: &CliContext, args: &RecoverArgs) -> Result<CliExit, CliEr
     let (served, is_run) = (ctx.server()?.is_some(), workflow_view::has_active_process(&*store, &row));
     let goes_on = done.rerun_count > 0 || done.remaining_jobs > 0;
     if goes_on && args.run && (served || !is_run) {
-        return run_locally(ctx, &*store, row.id, EarlierFailuresPolicy::Keep, &args.machine);
+        return run_locally(ctx, &store, row.id, EarlierFailuresPolicy::Keep, &args.machine);
     }
     if done.proposed_count > 0 {
         ctx.ui.print_note(&format!("approval required: windlass failures pending {}", row.id));

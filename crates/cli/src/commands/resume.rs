@@ -37,8 +37,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ResumeArgs) -> Result<CliExit, CliErr
         failed,
         &args.machine,
     )?;
-    let Some(headline) = changed else { return run_locally(ctx, &*store, row.id, failed, &args.machine) };
+    let Some(headline) = changed else { return run_locally(ctx, &store, row.id, failed, &args.machine) };
     ctx.ui.print_note(&format!("workflow {} has changed: {headline}", row.id));
     // Failed jobs were reset together with the others.
-    run_locally(ctx, &*store, row.id, EarlierFailuresPolicy::Keep, &args.machine)
+    run_locally(ctx, &store, row.id, EarlierFailuresPolicy::Keep, &args.machine)
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(ctx: &CliContext, args: &RunArgs) -> Result<CliExit, CliError>
         _ => None,
     };
     match (store, known) {
-        (Some(store), Some(row)) => continue_run(ctx, &*store, &row, args),
+        (Some(store), Some(row)) => continue_run(ctx, &store, &row, args),
         (store, _) => create_and_run(ctx, store, &file, args),
     }
 }
@@ -94,7 +94,7 @@ fn continue_workflow(ctx: &CliContext, workflow: &WorkflowRef, args: &RunArgs) -
     )? {
         ctx.ui.print_note(&format!("workflow {} continues: {headline}", row.id));
     }
-    run_locally(ctx, &*store, row.id, EarlierFailuresPolicy::Keep, &args.machine)
+    run_locally(ctx, &store, row.id, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 fn refuse_canceled(row: &WorkflowRow) -> Result<(), CliError> {
@@ -120,11 +120,11 @@ fn find_existing(
 
 fn continue_run(
     ctx: &CliContext,
-    store: &dyn Store,
+    shared_store: &Arc<dyn Store>,
     row: &WorkflowRow,
     args: &RunArgs,
 ) -> Result<CliExit, CliError> {
-    let id = row.id;
+    let (id, store) = (row.id, &**shared_store);
     refuse_canceled(row)?;
     let origin =
         row.spec_path.as_deref().map_or("stdin".to_owned(), |p| job_logs::short_path(Path::new(p), &ctx.cwd));
@@ -134,7 +134,7 @@ fn continue_run(
         rerun::start_next_run_if_changed(ctx, store, row, comparison_settings(args), failed, &args.machine)?
     {
         ctx.ui.print_note(&format!("workflow {id} ({origin}) continues: {headline}"));
-        return run_locally(ctx, store, id, EarlierFailuresPolicy::Keep, &args.machine);
+        return run_locally(ctx, shared_store, id, EarlierFailuresPolicy::Keep, &args.machine);
     }
     if is_over {
         let headline = format!("nothing to do: {origin} already ran as workflow {id}");
@@ -143,7 +143,7 @@ fn continue_run(
     if row.started_at.is_some() {
         ctx.ui.print_note(&format!("workflow {id} ({origin}) continues: {}", render_completed(row)));
     }
-    run_locally(ctx, store, id, EarlierFailuresPolicy::Keep, &args.machine)
+    run_locally(ctx, shared_store, id, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 /// Parts of a spec that a local run stores but does not perform.
@@ -175,7 +175,7 @@ fn create_and_run(
     let known = if args.new { None } else { find_existing(ctx, &*store, file)? };
     if let Some(row) = known {
         drop(lock);
-        return continue_run(ctx, &*store, &row, args);
+        return continue_run(ctx, &store, &row, args);
     }
     let earlier = if args.new { None } else { spec_file::newest_workflow_of(&*store, file, &ctx.cwd)? };
     // Held until the new workflow exists, so that the reused results do not change.
@@ -190,7 +190,7 @@ fn create_and_run(
     if let Some(headline) = headline {
         ctx.ui.print_note(&format!("{headline}; this is the new workflow {id}"));
     }
-    run_locally(ctx, &*store, id, EarlierFailuresPolicy::Keep, &args.machine)
+    run_locally(ctx, &store, id, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 /// Locks the workflow of an earlier text of this file, so that it cannot run from here on. If its processes

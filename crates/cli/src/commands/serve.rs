@@ -1,11 +1,12 @@
 //! `windlass serve`: runs the server.
 
+use crate::args::MachineArgs;
 use crate::args::request_backend::RequestBackendArgs;
 use crate::args::serve::{DEFAULT_LISTEN, GivenOption, LogFormatArg, ServeArgs};
 use crate::classification_rules;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit, with_sources};
-use crate::local_worker;
+use crate::local_worker::LocalWorkerHost;
 use crate::server_discovery;
 use crate::spec_file::current_user;
 use serde::Serialize;
@@ -14,7 +15,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use windlass_auth::{Authenticator, AuthenticatorOptions};
 use windlass_requests::{AlertNotifier, BackendKind, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
@@ -95,7 +96,6 @@ fn serve_options(ctx: &CliContext, args: &ServeArgs) -> Result<ServeOptions, Cli
     };
     let absolute = |path: &PathBuf| ctx.cwd.join(path);
     let tls = tls_options(args, absolute)?;
-    let database = ctx.database();
     let options = ServeOptions {
         listen: args.listen.unwrap_or(DEFAULT_LISTEN),
         any_port: args.listen.is_none(),
@@ -110,9 +110,10 @@ fn serve_options(ctx: &CliContext, args: &ServeArgs) -> Result<ServeOptions, Cli
         owner: current_user(),
         mcp: args.mcp.map(Into::into),
         run_dir: Some(server_run_dir(ctx)?),
-        ensure_dead: Some(Arc::new(move |worker| {
-            local_worker::ensure_worker_dead(worker, &database).is_ok()
-        })),
+        earlier_workers: Some(Arc::new(Mutex::new(LocalWorkerHost::new(
+            &MachineArgs::default(),
+            &ctx.database(),
+        )))),
         classifier: classification_rules::configured_classifier(ctx)?,
         requests: requests_options(args, absolute)?,
         slurm: args.reconciler.options(absolute),

@@ -212,14 +212,8 @@ impl WorkflowWatch<'_> {
             return Ok(true);
         }
         let observer = ctx.ui.observer(row.counts.total());
-        let run = run_with_observer(
-            ctx,
-            &**store,
-            *workflow,
-            EarlierFailuresPolicy::Keep,
-            &args.machine,
-            observer,
-        )?;
+        let run =
+            run_with_observer(ctx, store, *workflow, EarlierFailuresPolicy::Keep, &args.machine, observer)?;
         Ok(run.end != RunEnd::Interrupted)
     }
 

@@ -132,7 +132,7 @@ fn under_way() -> (Sandbox, Child, u32) {
 #[test]
 fn job_of_old_spec_is_dead_before_new_spec_runs_it() {
     let (sandbox, mut run, old) = under_way();
-    // The dispatcher and the worker die together, so that no process is left to end the job.
+    // The scheduler and the worker die together, so that no process is left to end the job.
     let worker = children_of(run.id());
     kill(run.id(), "STOP");
     for pid in worker {

@@ -118,7 +118,7 @@ fn prepared() -> Sandbox {
     sandbox
 }
 
-/// Kills the dispatcher, the worker, or both, after some more jobs have completed.
+/// Kills the scheduler, the worker, or both, after some more jobs have completed.
 fn kill_at_a_random_moment(sandbox: &Sandbox, run: &mut Child, random: &mut Random, round: usize) {
     let goal = JOBS * (round + 1) / (KILLS + 2);
     let deadline = Instant::now() + Duration::from_mins(1);

@@ -328,7 +328,7 @@ fn leftover_jobs_of_old_spec_end_before_new_run() {
     eventually("the slow job runs", || pid().is_some());
     sandbox.write("left.yaml", &spec.replace("exec sleep 1000", "true"));
     sandbox.windlass(&["run", "left.yaml"]).exits(4).says("is running").says("--new");
-    // The dispatcher and the worker die together, so that no process is left to end the job.
+    // The scheduler and the worker die together, so that no process is left to end the job.
     let old = pid().unwrap();
     let worker = children_of(run.id());
     kill(run.id(), "STOP");

@@ -170,7 +170,7 @@ impl Scheduler {
             return;
         }
         let Some(session) = worker_sessions.get_mut(&worker) else { return };
-        if active.is_canceled || session.is_leaving {
+        if active.is_canceled || session.is_leaving() {
             session.actions.remove(&key);
             active.actions.states.withdraw_run(key, &mut active.open_batch.changes);
             self.dirty_workflows.insert(workflow);

@@ -1,5 +1,6 @@
 //! One active workflow: its state, its held jobs, and the changes that are not committed yet.
 
+use super::attached_worker::ObservedAttemptEnd;
 use super::call_types::{CallError, ReadyJobGroup, WorkflowSnapshot};
 use super::exchange_sequence::CommitTicket;
 use super::scheduler::store_call_error;
@@ -42,6 +43,11 @@ pub(super) struct ActiveWorkflow {
     pub(super) is_canceled: bool,
     pub(super) open_batch: WorkflowBatch,
     pub(super) in_flight: Option<WorkflowCommit>,
+    /// Since when an attached worker's completions are collected for the next commit.
+    pub(super) batch_open_since: Option<Instant>,
+    /// Attempts on an attached worker have ended, and jobs that they may have added are not looked for yet. They
+    /// must be committed together with the ends.
+    pub(super) awaits_added_jobs: bool,
     /// Jobs have added others.
     pub(super) has_added_jobs: bool,
     /// The attempts that settled their jobs since the last check for stale added jobs.
@@ -115,6 +121,8 @@ pub(super) struct WorkflowBatch {
     pub(super) callbacks: Vec<CommitCallback>,
     /// Lost workers whose jobs are among the changes.
     pub(super) gone_workers: Vec<WorkerId>,
+    /// Ends of attempts on an attached worker, for the observer of the run.
+    pub(super) attempt_ends: Vec<ObservedAttemptEnd>,
 }
 
 /// A claimed job that will be assigned to a worker.
@@ -244,6 +252,8 @@ impl ActiveWorkflow {
             is_canceled,
             open_batch: open,
             in_flight: None,
+            batch_open_since: None,
+            awaits_added_jobs: false,
             has_added_jobs: !store.spawning_jobs(id)?.is_empty(),
             ended_attempts: Vec::new(),
             claims_worker: client_worker.map(|row| row.id),
@@ -260,6 +270,15 @@ impl ActiveWorkflow {
             counted_jobs: (0, 0),
             row,
         })
+    }
+
+    /// The run is active from now on, according to the database.
+    pub(super) fn begin_run(&mut self, now: Timestamp) {
+        self.is_active = true;
+        self.row.started_at = self.row.started_at.or(Some(now));
+        self.row.ended_at = None;
+        self.row.is_canceled = false;
+        self.state.reconcile_units(&mut self.open_batch.changes);
     }
 
     pub(super) fn id(&self) -> WorkflowId {

@@ -2,10 +2,9 @@
 //! (`windlass_types::worker_protocol`).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_core::classify::FailureClassifier;
-use windlass_store::model::NewWorker;
 use windlass_types::worker_bounds::{FieldOutOfBounds, check_time_limit};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
 use windlass_types::{
@@ -14,6 +13,7 @@ use windlass_types::{
 
 use super::WorkflowPredicate;
 use super::clock::SchedulerClock;
+use crate::worker_host::WorkerHost;
 
 /// Called exactly once, on the thread of the service: must only pass the reply on.
 pub type CallReply<T> = Box<dyn FnOnce(Result<T, CallError>) + Send>;
@@ -36,9 +36,8 @@ pub enum CallError {
     Internal(String),
 }
 
-/// Ensures that a worker of an earlier `windlass run` on this machine is dead with all it started; `false`: not
-/// certain.
-pub type EnsureWorkerDead = Arc<dyn Fn(&NewWorker) -> bool + Send + Sync>;
+/// Ensures that workers of earlier `windlass run` on this machine are dead with all they started.
+pub type EarlierWorkerHost = Arc<Mutex<dyn WorkerHost + Send>>;
 
 /// Called after every commit, on the thread of the service: must only pass the notification on.
 pub type OnCommit = Arc<dyn Fn() + Send + Sync>;
@@ -107,9 +106,9 @@ pub struct SchedulerOptions {
     pub grace: Duration,
     /// The address of the server, for the environment of actions.
     pub api_url: Option<String>,
-    /// Called at the start for local workers that did not sign off. Without it they keep their jobs until they
-    /// are retired.
-    pub ensure_dead: Option<EnsureWorkerDead>,
+    /// Used at the start for local workers that did not sign off. Without it they keep their jobs until they are
+    /// retired.
+    pub earlier_workers: Option<EarlierWorkerHost>,
     pub on_commit: Option<OnCommit>,
     pub on_change: Option<OnWorkflowChange>,
     /// Called with silent workers that may have left jobs running in Slurm. The callee reports when none are
@@ -135,7 +134,7 @@ impl Default for SchedulerOptions {
             lease: Duration::from_mins(1),
             grace: Duration::from_secs(10),
             api_url: None,
-            ensure_dead: None,
+            earlier_workers: None,
             on_commit: None,
             on_change: None,
             on_silent_worker: None,

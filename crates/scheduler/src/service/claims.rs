@@ -11,7 +11,7 @@ use windlass_core::change::WorkflowChange;
 use windlass_core::dispatch::ClaimLimits;
 use windlass_core::node_quarantine::NodeEligibility;
 use windlass_store::StoreError;
-use windlass_types::{JobId, WorkerId, WorkflowId};
+use windlass_types::{JobId, Resources, WorkerId, WorkflowId};
 
 impl Scheduler {
     /// Updates the position of the workflow in the turn order of each worker group.
@@ -67,14 +67,18 @@ impl Scheduler {
             self.try_suspect_alone(worker, workflow);
             return;
         }
-        let ahead = session.claims_ahead();
-        // More come with the next report; until then half of the jobs claimed ahead have to suffice.
-        if session.usage.is_full() && session.usage.queued() > ahead / 2 {
+        let (ahead, is_attached) = (session.claims_ahead(), session.attached.is_some());
+        // More come with the next report; until then a part of the jobs claimed ahead has to suffice.
+        let enough = if is_attached { ahead / 4 } else { ahead / 2 };
+        if session.usage.is_full() && session.usage.queued() > enough {
             return;
         }
         let before = session.held_jobs.len();
         if session.standing == NodeEligibility::OnProbation {
             self.probe_node(worker);
+        } else if is_attached {
+            // There are no other workers and workflows to leave a share for.
+            self.claim_in_turn(worker, ahead, Some(usize::MAX));
         } else {
             self.claim_in_turn(worker, 0, None);
             if ahead > 0 {
@@ -206,7 +210,7 @@ impl Scheduler {
 
     /// Reads the assignments of claimed jobs: all at once, because the database may be remote.
     pub(super) fn load_claimed_jobs(&mut self, workflow: WorkflowId) {
-        let Self { workflows: slots, store, .. } = self;
+        let Self { workflows: slots, store, sessions, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
         let claimed = std::mem::take(&mut active.open_batch.claimed_jobs);
         if claimed.is_empty() {
@@ -215,16 +219,22 @@ impl Scheduler {
         let jobs: Vec<u32> = claimed.iter().map(|claimed| claimed.job).collect();
         match load_assignments(&**store, &active.state, &active.settings, &jobs) {
             Ok(assigned) => {
-                let workers = claimed.iter().map(|claimed| claimed.worker);
-                active.open_batch.assignments.extend(workers.zip(assigned));
+                for (claimed, mut assignment) in claimed.iter().zip(assigned) {
+                    let capacity = sessions.get(&claimed.worker).map(|session| session.capacity);
+                    let counts_jobs = capacity.is_some_and(|capacity| capacity.max_jobs.is_some());
+                    if counts_jobs && !assignment.asked_for_resources {
+                        assignment.resources = Resources::DEFAULT_WITHOUT_CPUS;
+                    }
+                    active.open_batch.assignments.push((claimed.worker, assignment));
+                }
                 add_to_gauge(&self.gauges.assigned_jobs, jobs.len());
             }
-            Err(error) => self.unclaim(workflow, &claimed, &error),
+            Err(error) => self.unclaim(workflow, &claimed, error),
         }
     }
 
     /// Takes back claims that were neither sent nor submitted: the jobs are ready again.
-    fn unclaim(&mut self, workflow: WorkflowId, claimed: &[ClaimedJob], error: &StoreError) {
+    fn unclaim(&mut self, workflow: WorkflowId, claimed: &[ClaimedJob], error: StoreError) {
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
         // The last claim of each job: an earlier one was returned.

@@ -17,15 +17,22 @@ impl Scheduler {
     /// Submits the open batch of a workflow, unless a commit is under way: then it collects further changes.
     pub(super) fn submit_batch(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
-        if active.in_flight.is_some() || active.open_batch.is_empty() {
+        if active.in_flight.is_some() || active.open_batch.is_empty() || active.awaits_added_jobs {
             return;
         }
+        if !self.delays_commit(workflow) {
+            self.submit_open_batch(workflow);
+        }
+    }
+
+    pub(super) fn submit_open_batch(&mut self, workflow: WorkflowId) {
         self.load_claimed_jobs(workflow);
         self.count_attempts_by_site(workflow);
         let Some(active) = self.find_workflow(workflow) else { return };
         let mut then = std::mem::take(&mut active.open_batch);
         let changes: Arc<[_]> = std::mem::take(&mut then.changes).into();
         active.add_wall_time(&changes);
+        active.batch_open_since = None;
         active.in_flight = Some(WorkflowCommit { changes, batch: then, retry_at: None });
         self.submit_commit(workflow);
     }
@@ -63,7 +70,7 @@ impl Scheduler {
         let (generation, run, changes) = (active.generation, active.row.run_id, Arc::clone(&batch.changes));
         let done = move |result| {
             // The receiver is gone only after everything was committed.
-            sender.send(SchedulerEvent::Committed { workflow, generation, result }).unwrap_or_default();
+            drop(sender.send(SchedulerEvent::Committed { workflow, generation, result }));
         };
         if changes.is_empty() {
             // The caller waits for changes that are already on disk.
@@ -84,6 +91,7 @@ impl Scheduler {
         let retry_at = self.now.instant + STORE_RETRY_DELAY;
         let gets_on = !result.as_ref().is_err_and(StoreError::is_transient);
         self.gauges.record_batch_answered(gets_on, self.now.timestamp);
+        let is_local_run = self.local_run.is_some();
         let Some(active) = self.find_workflow(workflow).filter(|active| active.generation == generation)
         else {
             return;
@@ -107,6 +115,13 @@ impl Scheduler {
                 }
                 add_to_gauge(&self.gauges.refused_commits, 1);
                 self.workflows_to_retry.insert(workflow);
+                self.report_store_error(error);
+            }
+            Err(error) if is_local_run => {
+                if let Some(batch) = &mut active.in_flight {
+                    batch.retry_at = Some(retry_at);
+                }
+                self.report_store_error(error);
             }
             Err(error) => self.reload_after_refusal(workflow, &error),
         }
@@ -122,6 +137,9 @@ impl Scheduler {
         }
         for ticket in done.tickets {
             self.on_ticket_committed(ticket);
+        }
+        if let Some(local_run) = &mut self.local_run {
+            local_run.attempt_ends.extend(done.attempt_ends);
         }
         for worker in done.gone_workers {
             self.on_lost_worker_settled(worker);
@@ -161,7 +179,7 @@ impl Scheduler {
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
         let Ok(job) = active.check_fencing(worker, &assignment.key) else { return };
         let Some(session) = worker_sessions.get_mut(&worker) else { return };
-        if active.is_canceled || session.is_leaving {
+        if active.is_canceled || session.is_leaving() {
             active.held_jobs.remove(&assignment.key.job);
             session.release_job(assignment.key.job);
             self.orphan_job(

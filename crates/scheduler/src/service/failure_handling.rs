@@ -21,8 +21,15 @@ impl Scheduler {
         ended: &AttemptEndReport,
     ) -> Result<AttemptOutcome, StaleAttemptReport> {
         let key = ended.key;
-        let Self { workflows: slots, sessions: worker_sessions, groups: worker_groups, nodes, now, .. } =
-            self;
+        let Self {
+            workflows: slots,
+            sessions: worker_sessions,
+            groups: worker_groups,
+            nodes,
+            now,
+            local_run,
+            ..
+        } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&key.workflow) else {
             return Err(StaleAttemptReport { key, found: format!("workflow {} has ended", key.workflow) });
         };
@@ -34,7 +41,8 @@ impl Scheduler {
         };
         let mut class = None;
         let follow = |failed: FailedAttemptContext<'_>| {
-            let node = worker_sessions.get(&worker).map(|session| nodes.failure_record(&session.node));
+            let session = worker_sessions.get(&worker).filter(|session| session.attached.is_none());
+            let node = session.map(|session| nodes.failure_record(&session.node));
             let inputs = RetryInputs { worker_capacities: &room, node_record: node, now: now.timestamp };
             let followed = policy.decide_retry(failed, &inputs);
             class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);
@@ -43,7 +51,11 @@ impl Scheduler {
         let outcome = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
         if policy.is_budget_spent() && !state.is_halted() {
             state.on_halt();
-            open.changes.push(WorkflowChange::RaiseAlarm(Box::new(policy.budget_alarm(row))));
+            let alarm = policy.budget_alarm(row);
+            if let Some(local_run) = local_run {
+                local_run.notices.push(alarm.message.clone());
+            }
+            open.changes.push(WorkflowChange::RaiseAlarm(Box::new(alarm)));
         }
         self.record_node_attempt(worker, &key, (outcome.attempt_status, &ended.cause), class);
         Ok(outcome)

@@ -39,7 +39,7 @@ impl Scheduler {
     /// Handles the last exchange of a worker: it holds nothing and is gone after this.
     pub(super) fn on_leaving(&mut self, worker: WorkerId, number: u64) {
         let Some(session) = self.sessions.get_mut(&worker) else { return };
-        session.is_leaving = true;
+        session.has_left = true;
         self.pending_retirements.entry(worker).or_default();
         let action_assignments = std::mem::take(&mut session.actions);
         let mut held: Vec<(JobId, WorkflowId)> =
@@ -172,7 +172,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles one job that a lost worker held.
+    /// Handles one job that a lost worker held. Returns what becomes of it.
     pub(super) fn orphan_held_job(
         &mut self,
         workflow: WorkflowId,
@@ -180,12 +180,10 @@ impl Scheduler {
         worker: WorkerId,
         is_running: bool,
         by: WorkerLossCause,
-    ) {
-        let Some(active) = self.find_workflow(workflow) else { return };
-        let Some(index) = active.state.job_index(job) else { return };
-        let Some(hold) = active.held_jobs.get(&job).copied().filter(|hold| hold.worker == worker) else {
-            return;
-        };
+    ) -> Option<OrphanDecision> {
+        let active = self.find_workflow(workflow)?;
+        let index = active.state.job_index(job)?;
+        let hold = active.held_jobs.get(&job).copied().filter(|hold| hold.worker == worker)?;
         active.held_jobs.remove(&job);
         let at = match () {
             () if !hold.is_sent => JobPhaseAtCrash::NotStarted,
@@ -201,6 +199,7 @@ impl Scheduler {
             WorkerLossCause::Evicted(eviction) => OrphanDecision::Evicted(eviction),
         };
         self.orphan_job(workflow, index, worker, decision, hold.orphaned_attempt());
+        Some(decision)
     }
 
     /// Applies the decision about an orphaned job; it is committed with the next batch of its workflow.

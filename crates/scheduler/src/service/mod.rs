@@ -1,4 +1,6 @@
-//! The dispatcher of many workflows and many remote workers, which `windlass serve` runs.
+//! The scheduler of workflows and workers. `windlass serve` runs it on a thread of its own, for many workflows
+//! and remote workers ([`SchedulerHandle`]); `windlass run` on its main thread, for one workflow and a worker
+//! process that is attached to it ([`LocalRun`]).
 //!
 //! One thread owns all state. Calls reach it over a channel with a closure for the reply, and a reply is sent
 //! only after the changes that it depends on are committed. This crate does no networking: the server turns
@@ -6,13 +8,16 @@
 
 mod actions;
 mod active_workflow;
+mod attached_worker;
 mod call_types;
 mod claims;
 mod clock;
 mod commits;
+mod event_queue;
 mod exchange_sequence;
 mod failure_handling;
 mod job_commands;
+mod local_run;
 mod lost_workers;
 mod metrics;
 mod node_quarantine;
@@ -31,20 +36,22 @@ mod worker_session;
 mod workflow_lifecycle;
 
 pub use call_types::{
-    CallError, CallReply, ClaimRequest, EnsureWorkerDead, ExclusiveRequirement, IsLeadershipCertain,
+    CallError, CallReply, ClaimRequest, EarlierWorkerHost, ExclusiveRequirement, IsLeadershipCertain,
     JobCompletion, JobsToReset, NodeCapacityOffer, OnCommit, OnUnreachableAllocationWorker, OnWorkflowChange,
     ReadyJobGroup, SchedulerMetrics, SchedulerOptions, UnreachableAllocationWorker, WorkerCaller,
     WorkerOwner, WorkflowSnapshot,
 };
 pub use clock::{ManualClock, SchedulerClock};
+pub use local_run::{LocalRun, LocalRunControl, LocalRunOptions, RunDeadline, RunEnd, RunSummary};
 pub use slurm_workers::FENCING_TIMEOUT;
 pub use worker_list::ConnectedWorker;
 
 use crate::SchedulerError;
+use event_queue::{EventQueue, EventSender};
 use metrics::SchedulerGauges;
 use scheduler::Scheduler;
 use scheduler_call::{SchedulerCall, SchedulerEvent};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use windlass_store::Store;
@@ -64,7 +71,7 @@ pub type StoreWork<T> = Box<dyn FnOnce(&dyn Store) -> Result<T, windlass_store::
 pub struct SchedulerHandle(Arc<SchedulerThread>);
 
 struct SchedulerThread {
-    sender: Sender<SchedulerEvent>,
+    sender: EventSender,
     gauges: Arc<SchedulerGauges>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -78,15 +85,16 @@ impl std::fmt::Debug for SchedulerThread {
 impl SchedulerHandle {
     /// Starts the service with all active workflows of the database. The caller holds the server lock.
     pub fn start(store: Arc<dyn Store>, options: SchedulerOptions) -> Result<Self, SchedulerError> {
-        let (post, inbox) = mpsc::channel();
+        let mut events = EventQueue::new().map_err(SchedulerError::Wait)?;
         let gauges = Arc::new(SchedulerGauges::default());
-        let mut core = Scheduler::new(store, options, post.clone(), Arc::clone(&gauges));
+        let mut core = Scheduler::new(store, options, events.sender(), Arc::clone(&gauges));
+        let sender = events.sender();
         core.load_at_start()?;
         let thread = std::thread::Builder::new()
             .name("windlass-service".into())
-            .spawn(move || core.run(&inbox))
+            .spawn(move || core.run(&mut events))
             .map_err(SchedulerError::Wait)?;
-        Ok(Self(Arc::new(SchedulerThread { sender: post, gauges, thread: Mutex::new(Some(thread)) })))
+        Ok(Self(Arc::new(SchedulerThread { sender, gauges, thread: Mutex::new(Some(thread)) })))
     }
 
     /// Replies to all waiting calls, commits everything and rejects new calls. Returns when that is done.
@@ -98,7 +106,7 @@ impl SchedulerHandle {
     /// clock.
     pub fn check_time(&self) {
         let (sender, receiver) = mpsc::sync_channel(1);
-        if self.0.sender.send(SchedulerEvent::CheckTime(sender)).is_ok() {
+        if self.0.sender.send(SchedulerEvent::CheckTime(sender)).is_none() {
             // An error means that the service has ended: nothing more follows.
             receiver.recv().unwrap_or_default();
         }
@@ -111,9 +119,7 @@ impl SchedulerHandle {
     }
 
     fn send_call(&self, call: SchedulerCall) {
-        if let Err(mpsc::SendError(SchedulerEvent::Call(call))) =
-            self.0.sender.send(SchedulerEvent::Call(call))
-        {
+        if let Some(SchedulerEvent::Call(call)) = self.0.sender.send(SchedulerEvent::Call(call)) {
             call.refuse(scheduler::unavailable_error("the server is shutting down"));
         }
     }
@@ -324,7 +330,7 @@ fn invalid_error(code: &'static str, what: &str, error: &FieldOutOfBounds) -> Ca
 impl SchedulerThread {
     fn stop(&self) {
         let (sender, receiver) = mpsc::sync_channel(1);
-        if self.sender.send(SchedulerEvent::Stop(Some(sender))).is_ok() {
+        if self.sender.send(SchedulerEvent::Stop(Some(sender))).is_none() {
             // An error means that it has ended already.
             receiver.recv().unwrap_or_default();
         }

@@ -177,6 +177,10 @@ impl Scheduler {
         else {
             return;
         };
+        if session.attached.is_some() {
+            // No other node could do its work.
+            return;
+        }
         let Some(job) = active.state.job_index(key.job) else { return };
         let work = ComparableWork::new(key.workflow, &active.state.demand(job).location);
         let outcome = NodeAttemptOutcome { work, job: key.job, failure_class: failed };

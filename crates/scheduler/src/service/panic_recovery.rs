@@ -8,6 +8,7 @@
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
 use super::call_types::CallError;
+use super::event_queue::EventQueue;
 use super::lost_workers::WorkerLossCause;
 use super::node_quarantine::NodeRegistry;
 use super::scheduler::{STORE_RETRY_DELAY, Scheduler, WorkflowSlot, store_call_error, unavailable_error};
@@ -17,7 +18,6 @@ use super::worker_groups::WorkerGroups;
 use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use windlass_core::crash_suspects::CrashEvidence;
 use windlass_core::workflow_state::StaleAttemptReport;
@@ -83,7 +83,7 @@ impl SchedulerActivity {
             SchedulerEvent::ExclusiveWorkDone { workflow, .. } => {
                 Self { description: "rows_read", workflow: Some(*workflow), ..Self::default() }
             }
-            SchedulerEvent::CheckTime(_) | SchedulerEvent::Stop(_) => {
+            SchedulerEvent::CheckTime(_) | SchedulerEvent::Stop(_) | SchedulerEvent::Local(_) => {
                 Self { description: "stop", ..Self::default() }
             }
         }
@@ -249,7 +249,7 @@ impl Scheduler {
     }
 
     /// Rebuilds the state if that is due. `false`: it failed, and nothing else is done before.
-    pub(super) fn reload_if_due(&mut self, inbox: &Receiver<SchedulerEvent>) -> bool {
+    pub(super) fn reload_if_due(&mut self, inbox: &mut EventQueue) -> bool {
         if !self.panic_history.is_reload_due {
             return true;
         }
@@ -259,7 +259,7 @@ impl Scheduler {
             Ok(()) => self.panic_history.is_reload_due = false,
             Err(error) => {
                 tracing::error!(%error, "the state cannot be rebuilt; trying again");
-                if let Ok(event) = inbox.recv_timeout(STORE_RETRY_DELAY) {
+                if let Some(event) = inbox.next_event(Some(Instant::now() + STORE_RETRY_DELAY)) {
                     self.panic_history.waiting_events.push_back(event);
                 }
             }
@@ -268,11 +268,11 @@ impl Scheduler {
     }
 
     /// Waits for commits under way before the rows are read, and replies to callers that wait for them.
-    fn await_batches(&mut self, inbox: &Receiver<SchedulerEvent>) {
+    fn await_batches(&mut self, inbox: &mut EventQueue) {
         let deadline = Instant::now() + COMMIT_TIMEOUT;
         while self.panic_history.unanswered_batches > 0 {
-            match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(SchedulerEvent::Committed { workflow, generation, result }) => {
+            match inbox.next_event(Some(deadline)) {
+                Some(SchedulerEvent::Committed { workflow, generation, result }) => {
                     self.panic_history.unanswered_batches -= 1;
                     self.gauges.record_batch_answered(true, self.now.timestamp);
                     let active =
@@ -282,8 +282,8 @@ impl Scheduler {
                         callback(result.as_ref().copied().map_err(store_call_error));
                     }
                 }
-                Ok(event) => self.panic_history.waiting_events.push_back(event),
-                Err(_) => break,
+                Some(event) => self.panic_history.waiting_events.push_back(event),
+                None => break,
             }
         }
         self.panic_history.unanswered_batches = 0;

@@ -8,8 +8,10 @@
 //! complete jobs themselves.
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadContext, is_active};
+use super::attached_worker::LocalRunOutput;
 use super::call_types::{CallError, CallReply, SchedulerOptions};
 use super::clock::TimePoint;
+use super::event_queue::{EventQueue, EventSender};
 use super::metrics::SchedulerGauges;
 use super::node_quarantine::NodeRegistry;
 use super::panic_recovery::{PanicHistory, SchedulerActivity};
@@ -24,7 +26,7 @@ use super::workflow_lifecycle::ReloadCallback;
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 use windlass_store::Store;
 use windlass_store::model::WorkflowPartId;
@@ -35,12 +37,12 @@ pub(super) const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Added to each lease: the reply takes time, and clocks differ.
 const LEASE_MARGIN: Duration = Duration::from_secs(1);
 /// The number of calls handled before anything is committed or replied to.
-const MAX_CALLS_PER_ROUND: usize = 512;
+pub(super) const MAX_CALLS_PER_ROUND: usize = 512;
 
 pub(super) struct Scheduler {
     pub(super) store: Arc<dyn Store>,
     pub(super) options: SchedulerOptions,
-    pub(super) sender: Sender<SchedulerEvent>,
+    pub(super) sender: EventSender,
     pub(super) workflows: HashMap<WorkflowId, WorkflowSlot>,
     pub(super) sessions: HashMap<WorkerId, WorkerSession>,
     pub(super) groups: WorkerGroups,
@@ -75,6 +77,8 @@ pub(super) struct Scheduler {
     /// The current activity, for panics; and the earlier panics.
     pub(super) activity: SchedulerActivity,
     pub(super) panic_history: PanicHistory,
+    /// Messages for the host of a local run; `None` at a server.
+    pub(super) local_run: Option<LocalRunOutput>,
     is_stopping: bool,
     /// Callers that wait until everything is idle, and those that wait for the end.
     idle_waiters: Vec<SyncSender<()>>,
@@ -90,7 +94,7 @@ impl Scheduler {
     pub(super) fn new(
         store: Arc<dyn Store>,
         options: SchedulerOptions,
-        sender: Sender<SchedulerEvent>,
+        sender: EventSender,
         gauges: Arc<SchedulerGauges>,
     ) -> Self {
         let now = options.clock.now();
@@ -121,6 +125,7 @@ impl Scheduler {
             restrictions: HashMap::new(),
             activity: SchedulerActivity::default(),
             panic_history: PanicHistory::default(),
+            local_run: None,
             is_stopping: false,
             idle_waiters: Vec::new(),
             shutdown_waiters: Vec::new(),
@@ -128,7 +133,7 @@ impl Scheduler {
     }
 
     /// Runs until it is stopped and everything is committed.
-    pub(super) fn run(mut self, inbox: &Receiver<SchedulerEvent>) {
+    pub(super) fn run(mut self, inbox: &mut EventQueue) {
         let mut expected = self.now.instant;
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.run_round(inbox, &mut expected))) {
@@ -146,7 +151,7 @@ impl Scheduler {
     }
 
     /// One round: handles deadlines and changes, then new events. `false`: it was the last one.
-    fn run_round(&mut self, inbox: &Receiver<SchedulerEvent>, expected: &mut Instant) -> bool {
+    fn run_round(&mut self, inbox: &mut EventQueue, expected: &mut Instant) -> bool {
         if !self.reload_if_due(inbox) {
             return true;
         }
@@ -166,21 +171,18 @@ impl Scheduler {
             // Its consequences happen now, not when the wait for it began.
             self.now.timestamp = self.options.clock.now().timestamp;
             self.on_event(event);
-            for event in inbox.try_iter().take(MAX_CALLS_PER_ROUND) {
+            for event in std::iter::from_fn(|| inbox.try_next_event()).take(MAX_CALLS_PER_ROUND) {
                 self.on_event(event);
             }
         }
         true
     }
 
-    fn next_event(&mut self, inbox: &Receiver<SchedulerEvent>, until: Instant) -> Option<SchedulerEvent> {
+    fn next_event(&mut self, inbox: &mut EventQueue, until: Instant) -> Option<SchedulerEvent> {
         if let Some(event) = self.panic_history.waiting_events.pop_front() {
             return Some(event);
         }
-        if !self.options.clock.is_automatic() {
-            return inbox.recv().ok();
-        }
-        inbox.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+        inbox.next_event(self.options.clock.is_automatic().then_some(until))
     }
 
     /// If this thread stalled (the process was stopped, the database hung), extends all leases by the length of
@@ -196,7 +198,7 @@ impl Scheduler {
     }
 
     /// The time of the next deadline. At most a short wait, so that a stall is recognized.
-    fn next_deadline(&self) -> Instant {
+    pub(super) fn next_deadline(&self) -> Instant {
         // Counted from the start of this round: a long round is a stall as well.
         let now = self.now.instant;
         let waits = self.sessions.values().filter_map(|session| session.exchanges.next_deadline()).min();
@@ -212,7 +214,7 @@ impl Scheduler {
             .clamp(now, latest)
     }
 
-    fn on_event(&mut self, event: SchedulerEvent) {
+    pub(super) fn on_event(&mut self, event: SchedulerEvent) {
         self.activity = SchedulerActivity::for_event(&event);
         match event {
             SchedulerEvent::Call(call) => self.on_call(call),
@@ -230,6 +232,7 @@ impl Scheduler {
                 self.shutdown_waiters.extend(sender);
                 self.dirty_workers.extend(self.sessions.keys());
             }
+            SchedulerEvent::Local(_) => {}
         }
     }
 
@@ -404,9 +407,11 @@ impl Scheduler {
     }
 
     /// Handles everything that is due.
-    fn handle_deadlines(&mut self) {
+    pub(super) fn handle_deadlines(&mut self) {
         let now = self.now.instant;
-        let dead = |(id, session): (&WorkerId, &WorkerSession)| (session.lease_until < now).then_some(*id);
+        let dead = |(id, session): (&WorkerId, &WorkerSession)| {
+            (session.attached.is_none() && session.lease_until < now).then_some(*id)
+        };
         let mut dead: Vec<WorkerId> = self.sessions.iter().filter_map(dead).collect();
         dead.sort_unstable();
         for worker in dead {
@@ -428,8 +433,9 @@ impl Scheduler {
     }
 
     /// Processes all changes: claims jobs, submits batches, sends replies.
-    fn process_dirty_state(&mut self) {
+    pub(super) fn process_dirty_state(&mut self) {
         self.retry_due_workflows();
+        self.send_to_attached_workers();
         while !self.dirty_workflows.is_empty() || !self.dirty_workers.is_empty() {
             let changed_workflows = std::mem::take(&mut self.dirty_workflows);
             for &workflow in &changed_workflows {

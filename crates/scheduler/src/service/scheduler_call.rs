@@ -10,7 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::SyncSender;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, NodeQuarantineRow, SpawnRequest, SpawnResult};
-use windlass_types::worker_protocol::{ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration};
+use windlass_types::worker_messages::FromWorker;
+use windlass_types::worker_protocol::{
+    ActionReport, ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration,
+};
 use windlass_types::{AllocationId, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 /// Called with the result of a commit.
@@ -37,6 +40,35 @@ pub(super) enum SchedulerEvent {
     CheckTime(SyncSender<()>),
     /// Reply to all callers, commit everything, and end.
     Stop(Option<SyncSender<()>>),
+    /// For the host of a local run; a server gets none.
+    Local(LocalRunEvent),
+}
+
+/// The events of a local run in addition to those of every scheduler.
+pub(super) enum LocalRunEvent {
+    FromWorker {
+        worker: WorkerId,
+        message: FromWorker,
+    },
+    /// The link is closed; `protocol_error` if it carried an invalid message.
+    WorkerGone {
+        worker: WorkerId,
+        protocol_error: Option<String>,
+    },
+    ActionEnded {
+        worker: WorkerId,
+        report: ActionReport,
+    },
+    /// Pending commands were applied, as far as there was no error.
+    CommandsApplied(Result<(), windlass_store::StoreError>),
+    Interrupt,
+    CheckRequests,
+}
+
+impl From<LocalRunEvent> for SchedulerEvent {
+    fn from(event: LocalRunEvent) -> Self {
+        Self::Local(event)
+    }
 }
 
 pub(super) enum SchedulerCall {

@@ -164,12 +164,13 @@ impl Scheduler {
 
     /// Handles a failed read or write of an active workflow: it is repeated after a delay. If the cause is not
     /// the database itself, the rows are read again then.
-    pub(super) fn on_store_error(&mut self, workflow: WorkflowId, error: &StoreError) {
+    pub(super) fn on_store_error(&mut self, workflow: WorkflowId, error: StoreError) {
         let retry_at = self.now.instant + STORE_RETRY_DELAY;
         let Some(active) = self.find_workflow(workflow) else { return };
         active.paused_until = Some(retry_at);
         active.is_outdated |= !error.is_transient();
         self.workflows_to_retry.insert(workflow);
+        self.report_store_error(error);
     }
 
     /// When a failed operation of the workflow is repeated.
@@ -323,9 +324,7 @@ impl Scheduler {
         self.run_on_thread(workflow, move || {
             let read = || ActiveWorkflow::load_if_active(&*store, workflow, load_context);
             let (answer, found) = run_exclusive_work(workflow, work, &*store, read);
-            sender
-                .send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: answer, loaded: found })
-                .unwrap_or_default();
+            drop(sender.send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: answer, loaded: found }));
         });
     }
 
@@ -340,9 +339,7 @@ impl Scheduler {
             let read =
                 || ActiveWorkflow::load(&*store, workflow, load_context).map(|active| Some(Box::new(active)));
             let found = catch_load_panic(workflow, read);
-            sender
-                .send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: None, loaded: found })
-                .unwrap_or_default();
+            drop(sender.send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: None, loaded: found }));
         });
     }
 
@@ -374,7 +371,8 @@ impl Scheduler {
             Err(no @ (WorkflowLoadError::NotFound | WorkflowLoadError::InvalidRows(_))) => {
                 self.drop_suspended(workflow, &no.to_call_error(workflow))
             }
-            Err(WorkflowLoadError::Store(_)) => {
+            Err(WorkflowLoadError::Store(error)) => {
+                self.report_store_error(error);
                 self.schedule_load(workflow);
                 VecDeque::new()
             }
@@ -491,7 +489,7 @@ impl Scheduler {
         for (job, hold) in held {
             let Some(number) = active.state.job_index(job) else { continue };
             let decision = match self.sessions.get_mut(&hold.worker) {
-                Some(session) if !session.is_leaving => {
+                Some(session) if !session.has_left => {
                     if session.held_jobs.insert(job, workflow).is_none() {
                         session.usage.take_unchecked(job, active.state.demand(number));
                     }

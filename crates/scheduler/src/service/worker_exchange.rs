@@ -249,7 +249,9 @@ impl Scheduler {
         labels.sort_unstable();
         labels.dedup();
         let (site, workflow, jobs_of) = (who.site.clone(), who.workflow, who.jobs_of.clone());
-        let identity = WorkerGroupKey { user: user.to_string(), sees_all, jobs_of, labels, site, workflow };
+        let user = user.to_string();
+        let is_only_worker = false;
+        let identity = WorkerGroupKey { user, sees_all, jobs_of, labels, site, workflow, is_only_worker };
         let mut allowed = HashSet::new();
         for (id, slot) in &self.workflows {
             if let WorkflowSlot::Active(active) = slot
@@ -430,6 +432,9 @@ impl Scheduler {
         else {
             return;
         };
+        if worker_session.attached.is_some() {
+            return;
+        }
         let ticket = worker_session.exchanges.commit_ticket(worker, number);
         if !active.open_batch.tickets.contains(&ticket) {
             active.open_batch.tickets.push(ticket);
@@ -464,6 +469,7 @@ impl Scheduler {
                     hold.started_at = Some(*at);
                 }
                 active.state.on_started(worker, &key, *at, *pid, &mut active.open_batch.changes)?;
+                self.record_attached_start(worker, key.job);
             }
             AttemptReport::Ended(ended) => self.on_ended(worker, ended)?,
             AttemptReport::LeftBehind { usage, .. } => {
@@ -512,7 +518,11 @@ impl Scheduler {
         self.release_held_job(worker, key, false);
     }
 
-    fn on_ended(&mut self, worker: WorkerId, ended: &AttemptEndReport) -> Result<(), StaleAttemptReport> {
+    pub(super) fn on_ended(
+        &mut self,
+        worker: WorkerId,
+        ended: &AttemptEndReport,
+    ) -> Result<(), StaleAttemptReport> {
         let key = ended.key;
         let outcome = self.apply_attempt_end(worker, ended)?;
         let Some(active) = self.find_workflow(key.workflow) else { return Ok(()) };
@@ -531,6 +541,7 @@ impl Scheduler {
         if outcome.job_status != JobStatus::Ready || outcome.attempt_status == JobStatus::Failed {
             self.gauges.record_ended_attempt(outcome.attempt_status);
         }
+        self.record_attached_end(worker, ended, outcome);
         self.release_held_job(worker, &key, false);
         Ok(())
     }
@@ -595,6 +606,9 @@ impl Scheduler {
         let (now, stopping) = (self.now.instant, self.is_stopping());
         let is_certain = self.is_leadership_certain();
         let Some(worker_session) = self.sessions.get_mut(&worker) else { return };
+        if worker_session.attached.is_some() {
+            return self.update_waiting(worker);
+        }
         let at_once = stopping || !worker_session.outbox.is_empty();
         let mut told = Vec::new();
         for due in worker_session.exchanges.take_due(now, at_once) {
@@ -617,7 +631,7 @@ impl Scheduler {
     }
 
     /// From now on they may have started.
-    fn mark_sent(&mut self, keys: &[AttemptKey]) {
+    pub(super) fn mark_sent(&mut self, keys: &[AttemptKey]) {
         for key in keys {
             if let Some(hold) =
                 self.find_workflow(key.workflow).and_then(|active| active.held_jobs.get_mut(&key.job))

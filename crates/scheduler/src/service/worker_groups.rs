@@ -43,6 +43,20 @@ pub(super) struct WorkerGroupKey {
     pub(super) site: String,
     /// Workers bound to this workflow.
     pub(super) workflow: Option<WorkflowId>,
+    /// The only worker of its workflow: it also gets jobs without labels if it has some.
+    pub(super) is_only_worker: bool,
+}
+
+impl WorkerGroupKey {
+    /// Which jobs its workers accept.
+    pub(super) fn selector(&self) -> WorkerSelector {
+        let (selector, labels) = (WorkerSelector::default().at_site(Some(&self.site)), self.labels.clone());
+        if self.is_only_worker {
+            selector.with_labels_of_only_worker(labels)
+        } else {
+            selector.with_labels(labels)
+        }
+    }
 }
 
 #[derive(Default)]
@@ -70,9 +84,7 @@ impl WorkerGroups {
         self.next_group += 1;
         let group = WorkerGroup {
             may_work_for: may,
-            selector: WorkerSelector::default()
-                .with_labels(identity.labels.clone())
-                .at_site(Some(&identity.site)),
+            selector: identity.selector(),
             key: identity,
             allowed_workflows: allowed,
             turns: BTreeSet::new(),
@@ -245,6 +257,7 @@ mod tests {
             labels: Vec::new(),
             site: "local".into(),
             workflow: None,
+            is_only_worker: false,
         };
         let allowed = workflows.iter().map(|id| WorkflowId(*id)).collect();
         worker_groups.add_worker(WorkerId(1), identity, allowed, Arc::new(|_| true)).0
@@ -307,6 +320,7 @@ mod tests {
                 labels: Vec::new(),
                 site: "local".into(),
                 workflow: None,
+                is_only_worker: false,
             };
             worker_groups.add_worker(WorkerId(1), identity, HashSet::new(), Arc::new(move |_| sees_all)).0
         };

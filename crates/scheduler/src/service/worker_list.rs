@@ -37,7 +37,7 @@ impl Scheduler {
                 silence: full.saturating_duration_since(session.lease_until)
                     + now.saturating_duration_since(self.now.instant),
                 time_left: session.usage.time_left(),
-                is_draining: session.is_draining || session.is_to_drain || session.is_leaving,
+                is_draining: session.is_draining || session.is_to_drain || session.is_leaving(),
                 standing: session.standing,
                 quarantine: self.nodes.quarantine_of(&session.node).cloned(),
             })
@@ -49,6 +49,9 @@ impl Scheduler {
     /// Records that a worker could not start a job of a workflow. Once for each worker and reason, because it
     /// is repeated.
     pub(super) fn record_start_problem(&mut self, worker: WorkerId, key: &AttemptKey, trouble: &str) {
+        if let Some(local_run) = &mut self.local_run {
+            local_run.problems.push(trouble.to_owned());
+        }
         let Some(session) = self.sessions.get_mut(&worker) else { return };
         if !session.start_problems.insert((key.workflow, trouble.to_owned())) {
             return;

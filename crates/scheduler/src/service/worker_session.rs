@@ -1,6 +1,7 @@
-//! A remote worker from the view of the service.
+//! A worker from the view of the scheduler.
 
 use super::actions::ActionAssignment;
+use super::attached_worker::AttachedWorker;
 use super::call_types::CallReply;
 use super::exchange_sequence::ExchangeSequence;
 use super::node_quarantine::NodeKey;
@@ -53,13 +54,16 @@ pub(super) struct WorkerSession {
     /// Its largest stated lifetime; `None`: unlimited.
     pub(super) time_limit: Option<Duration>,
     pub(super) lease_until: Instant,
+    /// Its link, if it is a process attached to this one; such a worker has no lease and no exchanges.
+    pub(super) attached: Option<AttachedWorker>,
     /// Workflows whose last job it could not start.
     cooldowns: HashMap<WorkflowId, WorkflowCooldown>,
     /// It drains by its own decision, or on request.
     pub(super) is_draining: bool,
     pub(super) is_to_drain: bool,
     pub(super) is_dismissed: bool,
-    pub(super) is_leaving: bool,
+    /// It has signed off.
+    pub(super) has_left: bool,
     /// Its lease has expired, and it cannot return: its jobs are reassigned as soon as no step of it runs.
     pub(super) is_given_up: bool,
     /// It has returned under another id.
@@ -138,11 +142,12 @@ impl WorkerSession {
             claim_ahead: ClaimAheadEstimator::with_claim_ahead_time(CLAIM_AHEAD_TIME),
             time_limit: None,
             lease_until,
+            attached: None,
             cooldowns: HashMap::new(),
             is_draining: false,
             is_to_drain: false,
             is_dismissed: false,
-            is_leaving: false,
+            has_left: false,
             is_given_up: false,
             has_returned: false,
             has_successor: false,
@@ -181,23 +186,33 @@ impl WorkerSession {
 
     /// Whether it may get jobs now, if any fits.
     pub(super) fn may_take_jobs(&self) -> bool {
-        let willing = !(self.is_draining || self.is_to_drain || self.is_leaving || self.is_dismissed);
+        let willing = !(self.is_draining || self.is_to_drain || self.is_leaving() || self.is_dismissed);
         willing
             && self.group.is_some()
             && self.exclusive_job.is_none()
             && self.standing != NodeEligibility::Quarantined
-            && self.exchanges.has_waiting_caller()
+            && self.is_listening()
     }
 
     /// Whether nothing indicates that it will leave.
     pub(super) fn is_staying(&self) -> bool {
-        let goes = self.is_draining || self.is_to_drain || self.is_leaving || self.is_dismissed;
+        let goes = self.is_draining || self.is_to_drain || self.is_leaving() || self.is_dismissed;
         !goes && !self.has_successor
     }
 
     /// Whether it may get an action now.
     pub(super) fn may_take_actions(&self) -> bool {
-        self.is_staying() && self.group.is_some() && self.exchanges.has_waiting_caller()
+        self.is_staying() && self.group.is_some() && self.is_listening()
+    }
+
+    /// Whether it would get a new job at once.
+    fn is_listening(&self) -> bool {
+        self.attached.as_ref().map_or_else(|| self.exchanges.has_waiting_caller(), |link| link.is_ready)
+    }
+
+    /// Whether it starts nothing more: it has signed off, or was asked to stop.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.has_left || self.attached.as_ref().is_some_and(|link| link.is_stopping)
     }
 
     /// Whether this execution was sent, or will be with the next reply.

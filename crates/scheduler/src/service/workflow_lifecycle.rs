@@ -7,12 +7,15 @@ use super::panic_recovery::{SchedulerActivity, catch_load_panic};
 use super::scheduler::{Scheduler, store_call_error, unavailable_error};
 use super::scheduler_call::CommitCallback;
 use super::worker_session::{WorkerSession, worker_selector};
+use crate::recovery_at_start::recover_jobs_of_local_runs;
+use crate::run_observer::{AttemptEndNotice, RunObserver, RunProgress};
 use crate::{SchedulerError, added_jobs};
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError};
 use windlass_core::change::WorkflowChange;
 use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
-use windlass_store::model::{EventSeverity, NewEvent, SpawnRequest, SpawnResult, WorkerKind, WorkerRow};
+use windlass_store::StoreError;
+use windlass_store::model::{EventSeverity, NewEvent, SpawnRequest, SpawnResult, WorkerKind};
 use windlass_types::worker_bounds::FieldOutOfBounds;
 use windlass_types::worker_messages::StopReason;
 use windlass_types::worker_protocol::StopCommand;
@@ -21,41 +24,49 @@ use windlass_types::{AllocationId, JobId, JobStatus, RunId, WorkerId, WorkflowId
 impl Scheduler {
     /// Loads all active state from the database: workers that may return, and workflows that have not ended.
     pub(super) fn load_all(&mut self) -> Result<(), SchedulerError> {
-        for row in self.load_rows()? {
-            let is_dead =
-                self.options.ensure_dead.as_ref().is_some_and(|ensure_dead| ensure_dead(&row.worker));
-            if is_dead {
-                self.on_unleased_worker_lost(row.id, row.worker.workflow);
+        self.recover_local_runs()?;
+        Ok(self.load_rows()?)
+    }
+
+    /// Recovers the workflows of local runs that died.
+    fn recover_local_runs(&mut self) -> Result<(), StoreError> {
+        let Some(host) = self.options.earlier_workers.clone() else { return Ok(()) };
+        let mut host = host.lock().unwrap_or_else(PoisonError::into_inner);
+        let local = self.store.active_workers(None)?.into_iter();
+        let local = local.filter(|row| row.worker.kind == WorkerKind::Local);
+        let workflows: BTreeSet<WorkflowId> = local.filter_map(|row| row.worker.workflow).collect();
+        for workflow in workflows {
+            let Some(row) = self.store.workflow(workflow)? else { continue };
+            let (classifier, now) = (self.options.classifier.clone(), self.now.timestamp);
+            let observer = &mut NoticeLog(workflow);
+            if let Err(error) =
+                recover_jobs_of_local_runs(&*self.store, &mut *host, observer, &row, classifier, now)
+            {
+                tracing::warn!(%workflow, %error, "the workflow of an earlier run was not recovered: its jobs stay assigned until its workers are retired");
             }
         }
         Ok(())
     }
 
-    /// The same without checking processes. Returns the local workers of earlier runs. Invalid rows are skipped
-    /// and reported.
-    pub(super) fn load_rows(&mut self) -> Result<Vec<WorkerRow>, windlass_store::StoreError> {
+    /// Loads all rows without checking processes. Invalid rows are skipped and reported.
+    pub(super) fn load_rows(&mut self) -> Result<(), StoreError> {
         self.load_quarantined_nodes()?;
-        let mut unleased = Vec::new();
         for row in self.store.active_workers(None)? {
-            match (row.worker.kind, &row.worker.secret_hash) {
-                (WorkerKind::Remote, Some(hash)) => {
-                    if let Err(error) = row.worker.capacity.check(&"capacity") {
-                        self.retire_invalid_worker(row.id, &error);
-                        continue;
-                    }
-                    let lease = self.lease_from_now() + self.options.leadership_overlap;
-                    let worker = &row.worker;
-                    let selector = worker_selector(&worker.labels, worker.site.as_deref());
-                    let mut session =
-                        WorkerSession::new(&worker.user, hash.clone(), worker.capacity, selector, lease);
-                    session.bound_workflow = worker.workflow;
-                    session.allocation = worker.allocation.map(AllocationId);
-                    session.is_to_drain = row.is_draining;
-                    self.sessions.insert(row.id, session);
-                    self.assign_to_node(row.id, &row.worker.host);
+            if let (WorkerKind::Remote, Some(hash)) = (row.worker.kind, &row.worker.secret_hash) {
+                if let Err(error) = row.worker.capacity.check(&"capacity") {
+                    self.retire_invalid_worker(row.id, &error);
+                    continue;
                 }
-                (WorkerKind::Local, _) => unleased.push(row),
-                _ => {}
+                let lease = self.lease_from_now() + self.options.leadership_overlap;
+                let worker = &row.worker;
+                let selector = worker_selector(&worker.labels, worker.site.as_deref());
+                let mut session =
+                    WorkerSession::new(&worker.user, hash.clone(), worker.capacity, selector, lease);
+                session.bound_workflow = worker.workflow;
+                session.allocation = worker.allocation.map(AllocationId);
+                session.is_to_drain = row.is_draining;
+                self.sessions.insert(row.id, session);
+                self.assign_to_node(row.id, &row.worker.host);
             }
         }
         for workflow in self.store.active_workflows()? {
@@ -80,7 +91,7 @@ impl Scheduler {
                 Ok(None) | Err(WorkflowLoadError::NotFound) => {}
             }
         }
-        Ok(unleased)
+        Ok(())
     }
 
     /// Reports and retires the invalid row of a worker; its jobs run again. If the worker lives it registers
@@ -142,11 +153,7 @@ impl Scheduler {
         active.awaits_initialization = false;
         if !active.is_active {
             store.begin_run(workflow, now).map_err(|error| store_call_error(&error))?;
-            active.is_active = true;
-            active.row.started_at = active.row.started_at.or(Some(now));
-            active.row.ended_at = None;
-            active.row.is_canceled = false;
-            active.state.reconcile_units(&mut active.open_batch.changes);
+            active.begin_run(now);
             self.notify_bound_workers(workflow);
             self.notify_commit();
             self.notify_workflow_change(workflow);
@@ -347,7 +354,13 @@ impl Scheduler {
         }
         store.request_cancel(workflow, now).map_err(|error| store_call_error(&error))?;
         self.start_run(workflow, by)?;
-        let active = self.open_workflow(workflow)?;
+        self.cancel_jobs(workflow);
+        Ok(())
+    }
+
+    /// Stops claims of a canceled workflow, and all that workers have of it.
+    pub(super) fn cancel_jobs(&mut self, workflow: WorkflowId) {
+        let Some(active) = self.find_workflow(workflow) else { return };
         active.is_canceled = true;
         active.state.on_cancel();
         let mut held: Vec<_> = active.held_jobs.iter().map(|(job, hold)| (*job, *hold)).collect();
@@ -362,7 +375,7 @@ impl Scheduler {
                 self.cancel_external_job(workflow, job, hold.worker);
             }
         }
-        Ok(())
+        self.dirty_workflows.insert(workflow);
     }
 
     /// Orders the worker to stop all it has of a workflow.
@@ -483,6 +496,10 @@ impl Scheduler {
 
     /// Ends a workflow whose jobs are all settled, or that was canceled and has no held jobs.
     pub(super) fn finish_if_over(&mut self, workflow: WorkflowId) {
+        if self.local_run.is_some() {
+            // Its host ends it, after a last look for commands.
+            return;
+        }
         let (store, now) = (Arc::clone(&self.store), self.now.timestamp);
         let Some(active) = self.find_workflow(workflow) else { return };
         if !active.is_quiet()
@@ -500,7 +517,7 @@ impl Scheduler {
         if is_ending {
             let canceled = active.is_canceled;
             if let Err(error) = store.end_run(workflow, canceled, now) {
-                return self.on_store_error(workflow, &error);
+                return self.on_store_error(workflow, error);
             }
             active.is_active = false;
         }
@@ -533,7 +550,7 @@ impl Scheduler {
             &mut active.open_batch.changes,
         ) {
             Ok(()) => active.ended_attempts.clear(),
-            Err(error) => self.on_store_error(workflow, &error),
+            Err(error) => self.on_store_error(workflow, error),
         }
     }
 
@@ -561,10 +578,23 @@ impl Scheduler {
             // They are in the database; the workflow state inserts them from there.
             Err(error) => {
                 active.is_outdated = true;
-                self.on_store_error(workflow, &error);
+                self.on_store_error(workflow, error);
             }
         }
         Ok(spawned)
+    }
+}
+
+/// Logs what the recovery of a workflow found.
+struct NoticeLog(WorkflowId);
+
+impl RunObserver for NoticeLog {
+    fn on_progress(&mut self, _progress: &RunProgress) {}
+
+    fn on_attempt_ended(&mut self, _end: &AttemptEndNotice<'_>) {}
+
+    fn on_notice(&mut self, text: &str) {
+        tracing::warn!(workflow = %self.0, "{text}");
     }
 }
 

@@ -1,9 +1,11 @@
-//! Jobs that a running job adds: another process writes them, and the dispatcher inserts them.
+//! Jobs that a running job adds: another process writes them, and the run inserts them.
 
-use crate::kit::{AttemptBehavior, PlannedJob, RecordedRun, ScriptedHost, attempts, create, database};
+use crate::kit::{
+    AttemptBehavior, PlannedJob, RecordedRun, ScriptedHost, attempts, create, database, shared,
+};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};
+use windlass_scheduler::{LocalRun, LocalRunOptions, RunEnd, RunSummary};
 use windlass_store::Store;
 use windlass_store::model::{
     InMemoryJobSource, JobFilter, NewJob, NewRequirements, NewWorkflow, SpawnJob, SpawnRequest, WorkflowRow,
@@ -44,8 +46,8 @@ fn run(
     workflow: &WorkflowRow,
 ) -> RunSummary {
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    Dispatcher::new(store, host, recorded_run, row, options).unwrap().run().unwrap()
+    let options = LocalRunOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
+    LocalRun::new(shared(store), host, recorded_run, row, options).unwrap().run().unwrap()
 }
 
 /// `(name, status)` of all jobs, by id.
@@ -117,9 +119,9 @@ fn recovery_at_start_finds_added_jobs() {
         AttemptBehavior::Hold
     });
     let (mut recorded_run, row) = (RecordedRun::default(), store.workflow(workflow.id).unwrap().unwrap());
-    let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options).unwrap();
-    let control = dispatcher.control();
+    let options = LocalRunOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
+    let local_run = LocalRun::new(shared(&store), &mut host, &mut recorded_run, row, options).unwrap();
+    let control = local_run.control();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Running) == 0 {
@@ -127,7 +129,7 @@ fn recovery_at_start_finds_added_jobs() {
             }
             control.interrupt();
         });
-        assert_eq!(dispatcher.run().unwrap().end, RunEnd::Interrupted);
+        assert_eq!(local_run.run().unwrap().end, RunEnd::Interrupted);
     });
     let expected = [("first".to_owned(), JobStatus::Ready), ("added".to_owned(), JobStatus::Blocked)];
     assert_eq!(statuses(&store, &workflow), expected);

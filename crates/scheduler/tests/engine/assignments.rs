@@ -1,9 +1,9 @@
 //! Settings of a workflow, its job groups and its jobs reach the worker, and only these.
 
-use crate::kit::{AttemptBehavior, RecordedRun, ScriptedHost, attempts, database};
+use crate::kit::{AttemptBehavior, RecordedRun, ScriptedHost, attempts, database, shared};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use windlass_scheduler::{Dispatcher, DispatcherOptions};
+use windlass_scheduler::{LocalRun, LocalRunOptions};
 use windlass_store::Store;
 use windlass_store::model::{
     FirstIds, JobSource, NewFile, NewJob, NewJobGroup, NewRequirements, NewWorkflow,
@@ -99,9 +99,9 @@ fn assigned(store: &SqliteStore, settings: &WorkflowSettings) -> Vec<Assignment>
         AttemptBehavior::Exit(0)
     });
     let (mut recorded_run, row) = (RecordedRun::default(), store.workflow(id).unwrap().unwrap());
-    let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    let dispatcher = Dispatcher::new(store, &mut host, &mut recorded_run, row, options).unwrap();
-    let summary = dispatcher.run().unwrap();
+    let options = LocalRunOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
+    let local_run = LocalRun::new(shared(store), &mut host, &mut recorded_run, row, options).unwrap();
+    let summary = local_run.run().unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 2);
     let mut told = told.lock().unwrap().clone();
     told.sort_by_key(|assignment| assignment.key);
@@ -166,8 +166,8 @@ fn a_workflow_chooses_the_return_codes_of_ended_attempts() {
         let (mut recorded_run, row) = (RecordedRun::default(), store.workflow(id).unwrap().unwrap());
         let mut host =
             ScriptedHost::new(move |_, _| AttemptBehavior::End(ProcessExit::Signal(9), cause.clone()));
-        let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-        Dispatcher::new(&store, &mut host, &mut recorded_run, row, options).unwrap().run().unwrap();
+        let options = LocalRunOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
+        LocalRun::new(shared(&store), &mut host, &mut recorded_run, row, options).unwrap().run().unwrap();
         assert_eq!(attempts(&store, id, "plain").last(), Some(&expected));
         let row = store.workflow(id).unwrap().unwrap();
         windlass_scheduler::begin_next_run(&store, &row, Timestamp(2)).unwrap();

@@ -1,14 +1,15 @@
-//! The dispatcher in a test environment: its commits, its messages to workers, and its handling of their
+//! A local run in a test environment: its commits, its messages to workers, and its handling of their
 //! reports.
 
 use crate::kit::{
     AttemptBehavior, LEFTOVER_CPU_TIME, PlannedJob, RecordedRun, ScriptedHost, attempts, create, database,
+    shared,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary, SchedulerError, begin_next_run};
+use windlass_scheduler::{LocalRun, LocalRunOptions, RunEnd, RunSummary, SchedulerError, begin_next_run};
 use windlass_store::Store;
 use windlass_store::lock::LockScope;
 use windlass_store::model::{JobFilter, ResultFilter, WorkflowRow};
@@ -22,8 +23,8 @@ const DIAMOND: [PlannedJob; 4] = [
     PlannedJob("bottom", &[1, 2], 0),
 ];
 
-fn options() -> DispatcherOptions {
-    DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None }
+fn options() -> LocalRunOptions {
+    LocalRunOptions { grace: Duration::from_secs(1), deadline: None, classifier: None }
 }
 
 fn run(
@@ -33,7 +34,7 @@ fn run(
     workflow: &WorkflowRow,
 ) -> Result<RunSummary, SchedulerError> {
     let workflow = store.workflow(workflow.id).unwrap().unwrap();
-    Dispatcher::new(store, host, recorded_run, workflow, options())?.run()
+    LocalRun::new(shared(store), host, recorded_run, workflow, options())?.run()
 }
 
 #[test]
@@ -175,8 +176,8 @@ fn recorded_ends_are_committed_by_the_next_process() {
         let mut recorded_run = RecordedRun::default();
         let row = store.workflow(workflow.id).unwrap().unwrap();
         let recorded = std::sync::Arc::clone(&host.recorded);
-        let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
-        let control = dispatcher.control();
+        let local_run = LocalRun::new(shared(&store), &mut host, &mut recorded_run, row, options()).unwrap();
+        let control = local_run.control();
         let (from, to) = (dir.path().join("windlass.db"), &path);
         scope.spawn(move || {
             while recorded.lock().unwrap().len() < 2 {
@@ -185,7 +186,7 @@ fn recorded_ends_are_committed_by_the_next_process() {
             windlass_store::maintenance::backup_database(&from, to).unwrap();
             control.interrupt();
         });
-        dispatcher.run().unwrap();
+        local_run.run().unwrap();
     });
     let store = SqliteStore::open(&path, OpenMode::ReadWrite).unwrap().store;
     assert_eq!(store.held_jobs(workflow.id).unwrap().len(), 2);
@@ -248,7 +249,7 @@ fn a_job_that_kills_workers_is_isolated_and_failed_and_others_complete() {
 }
 
 #[test]
-fn a_job_that_kills_worker_and_dispatcher_is_failed_after_some_resumes() {
+fn a_job_that_kills_worker_and_scheduler_is_failed_after_some_resumes() {
     let (_dir, store) = database();
     let workflow = create(
         &store,
@@ -298,8 +299,8 @@ fn a_run_whose_database_is_removed_fails() {
         AttemptBehavior::Exit(0)
     });
     let mut recorded_run = RecordedRun::default();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, workflow, options()).unwrap();
-    let error = dispatcher.with_lock(&lock).run().unwrap_err();
+    let local_run = LocalRun::new(shared(&store), &mut host, &mut recorded_run, workflow, options()).unwrap();
+    let error = local_run.with_lock(&lock).run().unwrap_err();
     assert!(
         matches!(error, SchedulerError::LockLost(windlass_store::StoreError::FileRemoved { .. })),
         "{error}"
@@ -314,11 +315,11 @@ fn a_cancel_request_together_with_an_interrupt_is_not_lost() {
     let (mut host, mut recorded_run) =
         (ScriptedHost::new(|_, _| AttemptBehavior::Hold), RecordedRun::default());
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
-    // The dispatcher is not notified; the request is there when it concludes.
-    dispatcher.control().interrupt();
+    let local_run = LocalRun::new(shared(&store), &mut host, &mut recorded_run, row, options()).unwrap();
+    // The run is not notified; the request is there when it concludes.
+    local_run.control().interrupt();
     store.request_cancel(workflow.id, Timestamp(3)).unwrap();
-    assert_eq!(dispatcher.run().unwrap().end, RunEnd::Canceled);
+    assert_eq!(local_run.run().unwrap().end, RunEnd::Canceled);
     assert!(store.workflow(workflow.id).unwrap().unwrap().is_canceled);
     assert!(!store.cancel_requested(workflow.id).unwrap());
 }
@@ -330,8 +331,8 @@ fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
     let (mut host, mut recorded_run) =
         (ScriptedHost::new(|_, _| AttemptBehavior::Hang), RecordedRun::default());
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
-    let control = dispatcher.control();
+    let local_run = LocalRun::new(shared(&store), &mut host, &mut recorded_run, row, options()).unwrap();
+    let control = local_run.control();
     let summary = std::thread::scope(|scope| {
         scope.spawn(|| {
             while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Pending) == 0 {
@@ -340,7 +341,7 @@ fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
             control.interrupt();
             control.interrupt();
         });
-        dispatcher.run().unwrap()
+        local_run.run().unwrap()
     });
     assert_eq!(summary.end, RunEnd::Interrupted);
     assert_eq!(summary.counts.active(), 0, "its jobs are ready again");
@@ -403,8 +404,8 @@ fn an_interrupted_run_leaves_jobs_ready_and_can_be_resumed() {
     let (mut host, mut recorded_run) =
         (ScriptedHost::new(|_, _| AttemptBehavior::Hold), RecordedRun::default());
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    let dispatcher = Dispatcher::new(&store, &mut host, &mut recorded_run, row, options()).unwrap();
-    let control = dispatcher.control();
+    let local_run = LocalRun::new(shared(&store), &mut host, &mut recorded_run, row, options()).unwrap();
+    let control = local_run.control();
     let summary = std::thread::scope(|scope| {
         scope.spawn(|| {
             // As soon as the database shows a running job.
@@ -413,7 +414,7 @@ fn an_interrupted_run_leaves_jobs_ready_and_can_be_resumed() {
             }
             control.interrupt();
         });
-        dispatcher.run().unwrap()
+        local_run.run().unwrap()
     });
     assert_eq!(summary.end, RunEnd::Interrupted);
     assert_eq!(summary.counts.active(), 0);

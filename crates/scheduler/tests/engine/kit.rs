@@ -1,4 +1,4 @@
-//! A test environment for the dispatcher: a real database, and scripted workers instead of processes.
+//! A test environment for a local run: a real database, and scripted workers instead of processes.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -60,7 +60,7 @@ pub(crate) struct ScriptedHost {
     pub(crate) generation: usize,
     pub(crate) started: Arc<Mutex<Vec<AttemptKey>>>,
     pub(crate) ended_workers: usize,
-    /// The dispatcher dies with the worker, as after `kill -9` of both.
+    /// The scheduler dies with the worker, as after `kill -9` of both.
     pub(crate) dies_too: Arc<AtomicBool>,
     /// The ends that its workers recorded.
     pub(crate) recorded: Arc<Mutex<HashMap<AttemptKey, AttemptEndReport>>>,
@@ -298,6 +298,11 @@ pub(crate) fn database() -> (tempfile::TempDir, SqliteStore) {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
     (dir, store)
+}
+
+/// The same database for a run.
+pub(crate) fn shared(store: &dyn Store) -> Arc<dyn Store> {
+    store.acting_as("me")
 }
 
 pub(crate) fn create(store: &dyn Store, jobs: &[PlannedJob]) -> WorkflowRow {

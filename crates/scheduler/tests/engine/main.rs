@@ -1,4 +1,4 @@
-//! The dispatcher with a real database and scripted workers.
+//! A local run with a real database and scripted workers.
 
 #[cfg(test)]
 mod added_jobs;

@@ -1,9 +1,9 @@
 //! Retries in a local run.
 
-use crate::kit::{AttemptBehavior, RecordedRun, ScriptedHost, attempts, database};
+use crate::kit::{AttemptBehavior, RecordedRun, ScriptedHost, attempts, database, shared};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};
+use windlass_scheduler::{LocalRun, LocalRunOptions, RunEnd, RunSummary};
 use windlass_store::Store;
 use windlass_store::model::{
     EventFilter, InMemoryJobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow,
@@ -52,8 +52,9 @@ fn run(
 ) -> (RunSummary, RecordedRun) {
     let (mut host, mut recorded_run) = (ScriptedHost::new(script), RecordedRun::default());
     let row = store.workflow(workflow).unwrap().unwrap();
-    let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
-    let summary = Dispatcher::new(store, &mut host, &mut recorded_run, row, options).unwrap().run().unwrap();
+    let options = LocalRunOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
+    let summary =
+        LocalRun::new(shared(store), &mut host, &mut recorded_run, row, options).unwrap().run().unwrap();
     (summary, recorded_run)
 }
 

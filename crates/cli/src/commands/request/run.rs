@@ -2,12 +2,13 @@
 //! listens on loopback with its own token, and a worker process per site, until the requests have ended.
 
 use super::{documents, watch};
+use crate::args::MachineArgs;
 use crate::args::request::RequestRunArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::local_requests::RequestService;
 use crate::local_run;
-use crate::local_worker;
+use crate::local_worker::LocalWorkerHost;
 use crate::spec_file::current_user;
 use crate::{classification_rules, server_discovery};
 use std::fs::{self, File};
@@ -15,8 +16,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use windlass_client::Client;
@@ -121,7 +122,7 @@ impl LocalService {
         database: Arc<dyn StoreDatabase>,
         simulated_sites: &SimulatedSites,
     ) -> Result<Self, CliError> {
-        let (run_dir, of_worker) = (server_discovery::server_run_dir(path), path.to_owned());
+        let run_dir = server_discovery::server_run_dir(path);
         let anywhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let options = ServeOptions {
             // At the address of the previous server, so that earlier workers can deliver their results.
@@ -129,9 +130,7 @@ impl LocalService {
             any_port: true,
             owner: current_user(),
             run_dir: run_dir.clone(),
-            ensure_dead: Some(Arc::new(move |worker| {
-                local_worker::ensure_worker_dead(worker, &of_worker).is_ok()
-            })),
+            earlier_workers: Some(Arc::new(Mutex::new(LocalWorkerHost::new(&MachineArgs::default(), path)))),
             classifier: classification_rules::configured_classifier(ctx)?,
             // Clients that wait for the end of a request reconnect.
             shutdown_grace: Duration::from_secs(1),
