@@ -109,6 +109,7 @@ fn copy_table(
     table: &SourceTable,
 ) -> Result<u64, SqlError> {
     let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
+    let before = count_rows(db, &table.name)?;
     let mut rows = db.open_copy(&table.name, &columns);
     let mut sent = 0;
     let list = columns.join(", ");
@@ -118,7 +119,7 @@ fn copy_table(
         rows.push(&values)
     })?;
     rows.finish()?;
-    let found = count_rows(db, &table.name)? - u64::from(table.name == COUNTER_TABLE);
+    let found = count_rows(db, &table.name)? - before;
     if found != sent {
         return Err(SqlError::damage(format!("only {found} of {sent} rows of {} arrived", table.name)));
     }
