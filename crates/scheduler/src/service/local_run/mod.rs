@@ -381,7 +381,11 @@ impl<'a> LocalRun<'a> {
                 self.check_cancel_request().and_then(|()| self.check_pending_commands())
             }
             LocalRunEvent::CommandsApplied(result) => self.on_commands_applied(result),
-            event if !self.accepts_reports() => {
+            event @ (LocalRunEvent::FromWorker { .. }
+            | LocalRunEvent::WorkerGone { .. }
+            | LocalRunEvent::ActionEnded { .. })
+                if !self.accepts_reports() =>
+            {
                 self.postponed_reports.push_back(event);
                 Ok(())
             }
