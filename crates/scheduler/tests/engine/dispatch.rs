@@ -419,6 +419,18 @@ fn an_oversized_job_does_not_stop_others() {
 }
 
 #[test]
+fn an_oversized_job_does_not_stop_jobs_that_a_new_run_resets() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &[PlannedJob("small", &[], 1), PlannedJob("huge", &[], 64)]);
+    let mut host = ScriptedHost::new(|a, _| AttemptBehavior::Exit(i32::from(a.key.run == RunId(1))));
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Failed)), (RunEnd::WaitingForDecision, 1));
+    begin_next_run(&store, &store.workflow(workflow.id).unwrap().unwrap(), Timestamp(5)).unwrap();
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::WaitingForDecision, 1));
+}
+
+#[test]
 fn an_interrupted_run_leaves_jobs_ready_and_can_be_resumed() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);

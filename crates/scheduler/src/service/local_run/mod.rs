@@ -213,6 +213,7 @@ impl<'a> LocalRun<'a> {
             store.add_event(&active.retry_policy.renew_budget(&workflow), clock.now())?;
             active.state.on_continue();
         }
+        active.state.on_initialize_rest(&mut active.open_batch.changes);
         let (generation, counts) = (active.generation, *active.state.counts());
         scheduler.activate(active);
         let now = Instant::now();
@@ -306,7 +307,6 @@ impl<'a> LocalRun<'a> {
         self.retry_until_done(|store| store.begin_run(id, now))?;
         if let Some(active) = self.scheduler.find_workflow(id) {
             active.begin_run(now);
-            active.state.on_initialize_rest(&mut active.open_batch.changes);
         }
         self.scheduler.dirty_workflows.insert(id);
         Ok(())
@@ -438,8 +438,12 @@ impl<'a> LocalRun<'a> {
         }
         // Only this process ends the run.
         active.is_active = true;
+        active.state.on_initialize_rest(&mut active.open_batch.changes);
+        let is_cancel_requested = active.is_canceled;
         if self.stop_reason == Some(StopReason::Canceled) {
             self.scheduler.cancel_jobs(id);
+        } else if is_cancel_requested {
+            self.check_cancel_request()?;
         }
         self.hold_new_unrunnable_jobs()
     }
