@@ -372,6 +372,8 @@ impl<'a> LocalRun<'a> {
 
     fn on_local_event(&mut self, event: LocalRunEvent) -> Result<(), SchedulerError> {
         let is_current = |id| self.worker.as_ref().is_some_and(|row| row.id == id);
+        // In their order.
+        let must_wait = !self.accepts_reports() || !self.postponed_reports.is_empty();
         match event {
             LocalRunEvent::Interrupt => {
                 self.on_interrupt();
@@ -384,7 +386,7 @@ impl<'a> LocalRun<'a> {
             event @ (LocalRunEvent::FromWorker { .. }
             | LocalRunEvent::WorkerGone { .. }
             | LocalRunEvent::ActionEnded { .. })
-                if !self.accepts_reports() =>
+                if must_wait =>
             {
                 self.postponed_reports.push_back(event);
                 Ok(())
