@@ -348,22 +348,7 @@ impl WorkflowActions {
         }
     }
 
-    /// Ends the executions whose worker is dead according to `is_dead`; how far they came is unknown. Returns
-    /// their number.
-    pub fn interrupt_runs(
-        &mut self,
-        is_dead: impl Fn(Option<WorkerId>) -> bool,
-        at: Timestamp,
-        out: &mut Vec<WorkflowChange>,
-    ) -> usize {
-        let dead: Vec<ActionRunKey> =
-            self.running_actions().filter(|(_, worker)| is_dead(*worker)).map(|(key, _)| key).collect();
-        for key in &dead {
-            self.interrupt_run(*key, at, out);
-        }
-        dead.len()
-    }
-
+    /// Ends an execution whose worker is dead; how far it came is unknown.
     pub fn interrupt_run(&mut self, key: ActionRunKey, at: Timestamp, out: &mut Vec<WorkflowChange>) {
         let message = "interrupted: its worker died; the action may have done its work".to_owned();
         self.end_run(key, at, None, Some(message), out);
@@ -668,7 +653,7 @@ mod tests {
         let (mut actions_now, _) = actions(vec![died.clone()], &[]);
         let mut out = Vec::new();
         assert!(actions_now.is_running());
-        assert_eq!(actions_now.interrupt_runs(|worker| worker == FIRST, NOW, &mut out), 1);
+        actions_now.interrupt_run((1, Attempt(2)), NOW, &mut out);
         assert!(matches!(
             &out[..],
             [WorkflowChange::Action(ActionChange::Ended { attempt: Attempt(2), return_code: None, .. })]
@@ -748,11 +733,6 @@ mod tests {
             actions(vec![ActionRecord { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) }], &[]);
         let attempt = actions.start_run(1, FIRST, NOW, &mut out).unwrap();
         assert_eq!(actions.running_actions().collect::<Vec<_>>(), [((1, attempt), FIRST)]);
-        assert_eq!(
-            actions.interrupt_runs(|worker| worker == SECOND, NOW, &mut out),
-            0,
-            "its worker is alive"
-        );
         out.clear();
         actions.withdraw_run((1, attempt), &mut out);
         actions.withdraw_run((1, attempt), &mut out);

@@ -137,7 +137,7 @@ struct AttemptConclusion {
 }
 
 impl WorkflowState {
-    /// Call [`Self::on_initialize`] before anything else.
+    /// Call [`Self::on_resume`] before anything else.
     pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, DependencyCycle> {
         let mut graph = JobDependencyGraph::new(table.ids.len() as u32, &table.edges)?;
         let (ready, demand_index, demand_of_job) = claims::build_ready_queue(&table);
@@ -268,10 +268,6 @@ impl WorkflowState {
         self.canceling || self.halted
     }
 
-    pub fn is_canceling(&self) -> bool {
-        self.canceling
-    }
-
     /// Jobs held by workers of an earlier process.
     pub fn held_jobs(&self) -> impl Iterator<Item = u32> + '_ {
         (0u32..).zip(&self.status).filter(|(_, status)| status.is_active()).map(|(job, _)| job)
@@ -303,14 +299,8 @@ impl WorkflowState {
     }
 
     /// Decides the state of every job that is neither held nor ended: ready without pending dependencies, else
-    /// blocked. Also for ready jobs: their dependencies may have been reset.
-    pub fn on_initialize(&mut self, changes: &mut Vec<WorkflowChange>) {
-        for job in 0..self.ids.len() as u32 {
-            self.initialize_job(job, changes);
-        }
-    }
-
-    /// The same, but uninitialized jobs stay so until they are requested.
+    /// blocked. Also for ready jobs: their dependencies may have been reset. Uninitialized jobs stay so until they
+    /// are requested.
     pub fn on_resume(&mut self, changes: &mut Vec<WorkflowChange>) {
         for job in 0..self.ids.len() as u32 {
             if self.status(job) != JobStatus::Uninitialized {

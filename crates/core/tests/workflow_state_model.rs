@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass_core::change::{WorkUnitChange, WorkflowChange};
 use windlass_core::crash_suspects::CrashEvidence;
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_core::dispatch::{LocationConstraint, WorkerSelector, WorkerUsage};
+use windlass_core::dispatch::{ClaimLimits, LocationConstraint, WorkerSelector, WorkerUsage};
 use windlass_core::failure_commands::{BlockingDependents, CommandPlanError, plan_commands};
 use windlass_core::workflow_state::{
     FailedAttemptContext, JobTable, NextAttempt, OrphanDecision, OrphanedAttempt, RetryDecision, RetryPlan,
@@ -24,6 +24,23 @@ use windlass_types::{
 
 const FIRST_ID: i64 = 101;
 const WORKER: WorkerId = WorkerId(7);
+
+/// Claims jobs for the only worker, `ahead` of them for its queue. Jobs that run alone go first.
+fn claim_jobs(
+    state: &mut WorkflowState,
+    usage: &mut WorkerUsage,
+    ahead: usize,
+    changes: &mut Vec<WorkflowChange>,
+) -> Vec<u32> {
+    if state.has_isolated_running() {
+        Vec::new()
+    } else if state.has_isolated_waiting() {
+        state.claim_isolated(WORKER, usage, changes).into_iter().collect()
+    } else {
+        let limits = ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead };
+        state.claim_ready(WORKER, usage, limits, changes)
+    }
+}
 const SITE: &str = "here";
 /// Maximum number of claimed jobs of the limit.
 const LIMIT: u32 = 2;
@@ -433,7 +450,8 @@ proptest! {
             Capacity { cpus: 3, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
         let mut worker_usage = WorkerUsage::with_selector(capacity, WorkerSelector::default().at_site(Some(SITE)));
         let mut changes = Vec::new();
-        state.on_initialize(&mut changes);
+        state.on_resume(&mut changes);
+        state.on_initialize_rest(&mut changes);
         rows.apply(&changes);
         check(&state, &rows, &fixture.depends, &fixture.cancel);
 
@@ -445,7 +463,7 @@ proptest! {
             match what % 13 {
                 0 | 1 => {
                     let before = rows.status.clone();
-                    let taken = state.claim_jobs(WORKER, &mut worker_usage, usize::from(how % 3), &mut changes);
+                    let taken = claim_jobs(&mut state, &mut worker_usage, usize::from(how % 3), &mut changes);
                     for job in taken {
                         prop_assert_eq!(before[job as usize], S::Ready);
                         let not_before = rows.inherited[job as usize].not_before;
@@ -524,7 +542,7 @@ proptest! {
                         state.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
                         worker_usage.remove(job);
                     }
-                    prop_assert!(state.claim_jobs(WORKER, &mut worker_usage, 1, &mut changes).is_empty());
+                    prop_assert!(claim_jobs(&mut state, &mut worker_usage, 1, &mut changes).is_empty());
                 }
                 _ => {
                     if active {
@@ -549,7 +567,8 @@ proptest! {
                     state.set_job_site(job, Some(SITE));
                 }
                 changes.clear();
-                state.on_initialize(&mut changes);
+                state.on_resume(&mut changes);
+                state.on_initialize_rest(&mut changes);
                 rows.apply(&changes);
                 state.release_due(Timestamp(now));
             }
@@ -558,7 +577,8 @@ proptest! {
             // A crash at this moment loses nothing: the next process has nothing new to decide.
             let mut again = rebuilt(&rows, &fixture);
             let mut late = Vec::new();
-            again.on_initialize(&mut late);
+            again.on_resume(&mut late);
+            again.on_initialize_rest(&mut late);
             again.reconcile_units(&mut late);
             prop_assert!(late.is_empty(), "{late:?}");
             prop_assert_eq!(again.counts(), state.counts());
@@ -584,7 +604,7 @@ proptest! {
             changes.clear();
             now += 100;
             state.release_due(Timestamp(now));
-            state.claim_jobs(WORKER, &mut worker_usage, 0, &mut changes);
+            claim_jobs(&mut state, &mut worker_usage, 0, &mut changes);
             let held: Vec<u32> = state.held_jobs().collect();
             for job in held {
                 state.on_attempt_ended(WORKER, &ended(state.attempt_key(job), 0), &mut changes).unwrap();
@@ -622,14 +642,15 @@ fn cancel_stops_held_jobs_and_keeps_other_states() {
     let capacity = Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
     let mut worker_usage = WorkerUsage::new(capacity);
     let mut changes = Vec::new();
-    state.on_initialize(&mut changes);
+    state.on_resume(&mut changes);
+    state.on_initialize_rest(&mut changes);
     assert_eq!(
-        state.claim_jobs(WORKER, &mut worker_usage, 1, &mut changes),
+        claim_jobs(&mut state, &mut worker_usage, 1, &mut changes),
         [0, 1],
         "one runs, one waits at the worker"
     );
     state.on_cancel();
-    assert!(state.claim_jobs(WORKER, &mut worker_usage, 9, &mut changes).is_empty());
+    assert!(claim_jobs(&mut state, &mut worker_usage, 9, &mut changes).is_empty());
     state.on_claim_returned(WORKER, &state.attempt_key(1), &mut changes).unwrap();
     let stopped = AttemptEndReport {
         cause: AttemptEndCause::Stopped(StopReason::Canceled),
@@ -686,7 +707,8 @@ fn ready_job_is_blocked_after_reset_of_a_dependency() {
         ..JobTable::default()
     };
     let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
-    state.on_initialize(&mut Vec::new());
+    state.on_resume(&mut Vec::new());
+    state.on_initialize_rest(&mut Vec::new());
     assert_eq!((state.status(0), state.status(1)), (S::Ready, S::Blocked));
 }
 
@@ -723,7 +745,7 @@ fn unrunnable_job_fails_with_its_dependents() {
     assert_eq!(state.withhold_unrunnable(&worker_usage), [1]);
     state.on_unrunnable(1, &mut changes);
     assert_eq!([1, 2, 3].map(|job| state.status(job)), [S::Canceled, S::Canceled, S::Ready]);
-    assert_eq!(state.claim_jobs(WORKER, &mut worker_usage, 9, &mut changes), [3]);
+    assert_eq!(claim_jobs(&mut state, &mut worker_usage, 9, &mut changes), [3]);
     state.on_unrunnable(3, &mut changes);
     assert_eq!(state.status(3), S::Pending, "a held job is not failed");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, WorkflowChange};
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_core::dispatch::WorkerUsage;
+use windlass_core::dispatch::{ClaimLimits, WorkerUsage};
 use windlass_core::failure_handlers::{CompiledHandler, RetryBudgetUsage, RetryContext, decide_retry};
 use windlass_core::workflow_state::{
     ClientAttemptEnd, DiagnosedRetryDecision, FailureDiagnosis, FailureDisposition, JobTable, NextAttempt,
@@ -20,6 +20,23 @@ use windlass_types::{
 };
 
 const WORKER: WorkerId = WorkerId(7);
+
+/// Claims jobs for the only worker, `ahead` of them for its queue. Jobs that run alone go first.
+fn claim_jobs(
+    state: &mut WorkflowState,
+    usage: &mut WorkerUsage,
+    ahead: usize,
+    changes: &mut Vec<WorkflowChange>,
+) -> Vec<u32> {
+    if state.has_isolated_running() {
+        Vec::new()
+    } else if state.has_isolated_waiting() {
+        state.claim_isolated(WORKER, usage, changes).into_iter().collect()
+    } else {
+        let limits = ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead };
+        state.claim_ready(WORKER, usage, limits, changes)
+    }
+}
 const GIB: u64 = 1 << 30;
 const SECOND: i64 = 1_000_000;
 
@@ -49,13 +66,14 @@ impl StateFixture {
     fn new(table: JobTable) -> Self {
         let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
         let mut changes = Vec::new();
-        state.on_initialize(&mut changes);
+        state.on_resume(&mut changes);
+        state.on_initialize_rest(&mut changes);
         let capacity = Capacity { cpus: 8, memory: Bytes(8 * GIB), gpus: 0, nodes: 1, max_jobs: None };
         Self { state, worker_usage: WorkerUsage::new(capacity), changes }
     }
 
     fn claim(&mut self) -> Vec<u32> {
-        self.state.claim_jobs(WORKER, &mut self.worker_usage, 0, &mut self.changes)
+        claim_jobs(&mut self.state, &mut self.worker_usage, 0, &mut self.changes)
     }
 
     fn ended(&self, job: u32, exit: ProcessExit, cause: AttemptEndCause) -> AttemptEndReport {

@@ -125,7 +125,8 @@ impl Fixture {
             max_units,
         };
         let mut changes = Vec::new();
-        fixture.state.on_initialize(&mut changes);
+        fixture.state.on_resume(&mut changes);
+        fixture.state.on_initialize_rest(&mut changes);
         fixture.note(&changes);
         fixture
     }
@@ -229,7 +230,8 @@ impl Fixture {
         }
         self.state = state(table, Some(self.max_units));
         let mut changes = Vec::new();
-        self.state.on_initialize(&mut changes);
+        self.state.on_resume(&mut changes);
+        self.state.on_initialize_rest(&mut changes);
         for (job, number) in &self.held {
             self.state.set_job_site(*job, Some(SITES[*number]));
         }

@@ -86,7 +86,7 @@ fn peak_usage(request: &OutlineRequest<'_>, ends: &[Duration]) -> (u32, u64) {
     (most_jobs as u32, most_cpus as u64)
 }
 
-/// Simulates the workflow with the dispatcher's queue and placement.
+/// Simulates the workflow with the scheduler's queue and placement.
 pub(super) fn estimate_makespan(
     request: &OutlineRequest<'_>,
     capacity: Capacity,

@@ -155,7 +155,7 @@ pub struct CriticalStep {
     pub expected: Duration,
 }
 
-/// Estimate of the workflow on a given machine, with the dispatcher's rules.
+/// Estimate of the workflow on a given machine, with the scheduler's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MakespanEstimate {
     pub capacity: Capacity,

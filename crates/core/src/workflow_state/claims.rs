@@ -163,27 +163,7 @@ impl WorkflowState {
         tried.map(|tried| self.isolated_running.swap_remove(tried)).is_some()
     }
 
-    /// Claims jobs for the only worker, `ahead` of them for its queue. Jobs that run alone go first.
-    pub fn claim_jobs<K: UsageJobKey>(
-        &mut self,
-        worker: WorkerId,
-        usage: &mut WorkerUsage<K>,
-        ahead: usize,
-        changes: &mut Vec<WorkflowChange>,
-    ) -> Vec<u32> {
-        match () {
-            () if self.has_isolated_running() => Vec::new(),
-            () if self.isolated_waiting.is_empty() => self.claim_ready(
-                worker,
-                usage,
-                ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead },
-                changes,
-            ),
-            () => self.claim_isolated(worker, usage, changes).into_iter().collect(),
-        }
-    }
-
-    /// Claims jobs for one of several workers; excludes jobs that run alone.
+    /// Claims jobs for a worker; excludes jobs that run alone.
     pub fn claim_ready<K: UsageJobKey>(
         &mut self,
         worker: WorkerId,

@@ -178,8 +178,8 @@ mod tests {
     use windlass_types::worker_messages::FromWorker;
     use windlass_types::{Bytes, Capacity};
 
-    fn soon() -> Option<Instant> {
-        Some(Instant::now() + Duration::from_mins(1))
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_mins(1)
     }
 
     fn hello() -> FromWorker {
@@ -200,7 +200,7 @@ mod tests {
         }
         for _ in 0..2 {
             assert!(
-                matches!(inbox.next_event(soon()), Some(SchedulerEvent::Local(LocalRunEvent::FromWorker { message, .. })) if message == hello())
+                matches!(inbox.next_event(Some(soon())), Some(SchedulerEvent::Local(LocalRunEvent::FromWorker { message, .. })) if message == hello())
             );
         }
         assert!(inbox.try_next_event().is_none());
@@ -208,7 +208,7 @@ mod tests {
         drop(theirs);
         assert!(
             matches!(
-                inbox.next_event(soon()),
+                inbox.next_event(Some(soon())),
                 Some(SchedulerEvent::Local(LocalRunEvent::WorkerGone { protocol_error: None, .. }))
             ),
             "a partial message is ignored"
@@ -222,7 +222,7 @@ mod tests {
         inbox.attach_worker(WorkerId(1), ours);
         theirs.write_all(b"what?\n").unwrap();
         assert!(matches!(
-            inbox.next_event(soon()),
+            inbox.next_event(Some(soon())),
             Some(SchedulerEvent::Local(LocalRunEvent::WorkerGone { protocol_error: Some(_), .. }))
         ));
     }
@@ -232,7 +232,10 @@ mod tests {
         let mut inbox = EventQueue::new().unwrap();
         let post = inbox.sender();
         std::thread::spawn(move || drop(post.send(LocalRunEvent::Interrupt.into())));
-        assert!(matches!(inbox.next_event(soon()), Some(SchedulerEvent::Local(LocalRunEvent::Interrupt))));
+        assert!(matches!(
+            inbox.next_event(Some(soon())),
+            Some(SchedulerEvent::Local(LocalRunEvent::Interrupt))
+        ));
         assert!(inbox.next_event(Some(Instant::now())).is_none());
     }
 }

@@ -6,9 +6,10 @@ use crate::kit::{
     shared,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use windlass_scheduler::service::{EarlierWorkerHost, SchedulerHandle, SchedulerOptions};
 use windlass_scheduler::{LocalRun, LocalRunOptions, RunEnd, RunSummary, SchedulerError, begin_next_run};
 use windlass_store::Store;
 use windlass_store::lock::LockScope;
@@ -160,8 +161,9 @@ fn recorded_but_unreported_ends_are_applied() {
     }
 }
 
-#[test]
-fn recorded_ends_are_committed_by_the_next_process() {
+/// A run of the diamond that was killed after `left` and `right` had ended, and before it learned that; and the
+/// host of the next process, which finds the two recorded ends.
+fn killed_run() -> (tempfile::TempDir, SqliteStore, WorkflowRow, ScriptedHost) {
     let (dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let mut host = ScriptedHost::new(|a, _| match a.name.as_str() {
@@ -169,14 +171,13 @@ fn recorded_ends_are_committed_by_the_next_process() {
         "right" => AttemptBehavior::Record(4),
         _ => AttemptBehavior::Exit(0),
     });
-    // The database as the first process leaves it when it is killed: it never learns of the two ends.
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join("windlass.db");
     std::thread::scope(|scope| {
         let mut recorded_run = RecordedRun::default();
-        let row = store.workflow(workflow.id).unwrap().unwrap();
-        let recorded = std::sync::Arc::clone(&host.recorded);
-        let local_run = LocalRun::new(shared(&store), &mut host, &mut recorded_run, row, options()).unwrap();
+        let recorded = Arc::clone(&host.recorded);
+        let local_run =
+            LocalRun::new(shared(&store), &mut host, &mut recorded_run, workflow.clone(), options()).unwrap();
         let control = local_run.control();
         let (from, to) = (dir.path().join("windlass.db"), &path);
         scope.spawn(move || {
@@ -191,7 +192,13 @@ fn recorded_ends_are_committed_by_the_next_process() {
     let store = SqliteStore::open(&path, OpenMode::ReadWrite).unwrap().store;
     assert_eq!(store.held_jobs(workflow.id).unwrap().len(), 2);
     let mut next = ScriptedHost::new(|_, _| AttemptBehavior::Exit(0));
-    next.recorded = std::sync::Arc::clone(&host.recorded);
+    next.recorded = Arc::clone(&host.recorded);
+    (copy, store, workflow, next)
+}
+
+#[test]
+fn recorded_ends_are_committed_by_the_next_process() {
+    let (_dir, store, workflow, mut next) = killed_run();
     let mut recorded_run = RecordedRun::default();
     let summary = run(&store, &mut next, &mut recorded_run, &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
@@ -203,6 +210,20 @@ fn recorded_ends_are_committed_by_the_next_process() {
         "{:?}",
         recorded_run.notices
     );
+}
+
+#[test]
+fn recorded_ends_are_committed_by_a_server() {
+    let (_dir, store, workflow, next) = killed_run();
+    let earlier_workers = Some(Arc::new(Mutex::new(next)) as EarlierWorkerHost);
+    let options = SchedulerOptions { earlier_workers, ..SchedulerOptions::default() };
+    let service = SchedulerHandle::start(shared(&store), options).unwrap();
+    service.stop();
+    assert_eq!(attempts(&store, workflow.id, "left"), [(1, 0)]);
+    assert_eq!(attempts(&store, workflow.id, "right"), [(1, 4)]);
+    assert!(store.active_workers(None).unwrap().is_empty());
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!((row.counts.get(JobStatus::Canceled), row.ended_at.is_some()), (1, true));
 }
 
 #[test]
@@ -395,6 +416,18 @@ fn an_oversized_job_does_not_stop_others() {
     assert!(matches!(&why, SchedulerError::JobTooLarge { name, count: 1, .. } if name == "huge"), "{why}");
     let row = store.workflow(workflow.id).unwrap().unwrap();
     assert!(row.ended_at.is_none(), "the run can continue");
+}
+
+#[test]
+fn an_oversized_job_does_not_stop_jobs_that_a_new_run_resets() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &[PlannedJob("small", &[], 1), PlannedJob("huge", &[], 64)]);
+    let mut host = ScriptedHost::new(|a, _| AttemptBehavior::Exit(i32::from(a.key.run == RunId(1))));
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Failed)), (RunEnd::WaitingForDecision, 1));
+    begin_next_run(&store, &store.workflow(workflow.id).unwrap().unwrap(), Timestamp(5)).unwrap();
+    let summary = run(&store, &mut host, &mut RecordedRun::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::WaitingForDecision, 1));
 }
 
 #[test]

@@ -26,6 +26,19 @@ fn jobs_run_in_order_and_the_run_ends() {
 }
 
 #[test]
+fn jobs_without_requests_use_no_cpus_where_the_number_of_jobs_is_limited() {
+    let fixture = Fixture::new();
+    fixture.begin(&[PlannedJob { cpus: 1, ..plain() }, plain(), plain()]);
+    let mut who = someone(1);
+    who.capacity.max_jobs = Some(3);
+    let mut worker = Worker::join(&fixture, who);
+    worker.say(&fixture, vec![]).unwrap();
+    let mut cpus: Vec<u32> = worker.held.iter().map(|assignment| assignment.resources.cpus).collect();
+    cpus.sort_unstable();
+    assert_eq!(cpus, [0, 0, 1], "as the worker counts them when it starts them");
+}
+
+#[test]
 fn a_worker_forgets_an_ended_workflow_and_gets_it_again() {
     let fixture = Fixture::new();
     let mut worker = Worker::new(&fixture, 1);

@@ -41,7 +41,7 @@ pub struct WorkflowRow {
     pub ended_at: Option<Timestamp>,
 }
 
-/// Everything that the dispatcher needs of a workflow; commands stay in the database until they are claimed.
+/// Everything that the scheduler needs of a workflow; commands stay in the database until they are claimed.
 pub use windlass_core::workflow_state::JobTable as LoadedJobs;
 
 /// The columns of a job that are read when it is claimed.

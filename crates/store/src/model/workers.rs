@@ -9,7 +9,7 @@ use windlass_types::{Bytes, Capacity, RunId, Timestamp, WorkerId, WorkflowId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerKind {
-    /// A child of the dispatcher: pid and token tell whether it is dead.
+    /// A child of the scheduler of a local run: pid and token tell whether it is dead.
     #[default]
     Local,
     /// Has a lease and is dead when it expires without contact.

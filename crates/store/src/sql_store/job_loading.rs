@@ -1,4 +1,4 @@
-//! Reads a whole workflow into the arrays that the dispatcher uses.
+//! Reads a whole workflow into the arrays that the scheduler uses.
 
 use super::apply_changes::current_run;
 use super::column_decoding;

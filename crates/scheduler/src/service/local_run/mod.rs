@@ -213,6 +213,7 @@ impl<'a> LocalRun<'a> {
             store.add_event(&active.retry_policy.renew_budget(&workflow), clock.now())?;
             active.state.on_continue();
         }
+        active.state.on_initialize_rest(&mut active.open_batch.changes);
         let (generation, counts) = (active.generation, *active.state.counts());
         scheduler.activate(active);
         let now = Instant::now();
@@ -306,7 +307,6 @@ impl<'a> LocalRun<'a> {
         self.retry_until_done(|store| store.begin_run(id, now))?;
         if let Some(active) = self.scheduler.find_workflow(id) {
             active.begin_run(now);
-            active.state.on_initialize_rest(&mut active.open_batch.changes);
         }
         self.scheduler.dirty_workflows.insert(id);
         Ok(())
@@ -372,6 +372,8 @@ impl<'a> LocalRun<'a> {
 
     fn on_local_event(&mut self, event: LocalRunEvent) -> Result<(), SchedulerError> {
         let is_current = |id| self.worker.as_ref().is_some_and(|row| row.id == id);
+        // In their order.
+        let must_wait = !self.accepts_reports() || !self.postponed_reports.is_empty();
         match event {
             LocalRunEvent::Interrupt => {
                 self.on_interrupt();
@@ -381,7 +383,11 @@ impl<'a> LocalRun<'a> {
                 self.check_cancel_request().and_then(|()| self.check_pending_commands())
             }
             LocalRunEvent::CommandsApplied(result) => self.on_commands_applied(result),
-            event if !self.accepts_reports() => {
+            event @ (LocalRunEvent::FromWorker { .. }
+            | LocalRunEvent::WorkerGone { .. }
+            | LocalRunEvent::ActionEnded { .. })
+                if must_wait =>
+            {
                 self.postponed_reports.push_back(event);
                 Ok(())
             }
@@ -434,8 +440,12 @@ impl<'a> LocalRun<'a> {
         }
         // Only this process ends the run.
         active.is_active = true;
+        active.state.on_initialize_rest(&mut active.open_batch.changes);
+        let is_cancel_requested = active.is_canceled;
         if self.stop_reason == Some(StopReason::Canceled) {
             self.scheduler.cancel_jobs(id);
+        } else if is_cancel_requested {
+            self.check_cancel_request()?;
         }
         self.hold_new_unrunnable_jobs()
     }

@@ -2,6 +2,7 @@
 
 use super::{LocalRun, PROGRESS_INTERVAL, STORE_RETRY_DELAY};
 use crate::run_observer::{RunProgress, RunningJob};
+use crate::service::active_workflow::ActiveWorkflow;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use windlass_types::JobStatus;
@@ -48,7 +49,7 @@ impl LocalRun<'_> {
         if let Some(counts) = self.active().map(|active| *active.state.counts()) {
             self.counts = counts;
         }
-        let has_problem = self.active().is_none_or(|active| active.has_store_problem());
+        let has_problem = self.active().is_none_or(ActiveWorkflow::has_store_problem);
         // A repeated operation fails shortly after its time.
         let is_over = |at: Instant| at + STORE_RETRY_DELAY / 2 < now;
         if !has_problem && self.problem.as_ref().is_some_and(|problem| is_over(problem.retry_at)) {

@@ -1,7 +1,7 @@
 //! Jobs that a running job adds to its own workflow: all or none, and idempotent. [`spawned_blocks`] describes
 //! what happens to them when that job runs again.
 //!
-//! The dispatcher of the workflow is another process; it finds the new block of jobs when the caller ends.
+//! The scheduler of the workflow is another process; it finds the new block of jobs when the caller ends.
 
 mod spawned_blocks;
 

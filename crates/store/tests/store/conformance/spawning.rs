@@ -65,7 +65,7 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
     let ids = spawned.spawned_job_ids.clone();
     assert!(ids.len() == 2 && ids[0] > jobs[1]);
 
-    // The dispatcher gets the same data from the new part and from the whole.
+    // The scheduler gets the same data from the new part and from the whole.
     let whole = store.load_jobs(id).unwrap();
     assert_eq!(whole.ids, [&jobs[..], &ids[..]].concat());
     assert_eq!(whole.edges.direct, [(2, 0), (3, 0), (3, 2)]);
