@@ -5,10 +5,9 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_spec::{ResolvedFile, ResolvedJob, ResolvedJobGroup, ResolvedUserData, ResolvedWorkflow};
+use windlass_spec::{ResolvedFile, ResolvedJob, ResolvedUserData, ResolvedWorkflow};
 use windlass_store::model::{
-    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewJobGroup, NewRequirements,
-    NewUserData, NewWorkflow,
+    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewRequirements, NewUserData, NewWorkflow,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
@@ -39,7 +38,6 @@ pub fn create_workflow(
         .iter()
         .map(|r| NewRequirements { name: &r.name, resources: r.resources })
         .collect();
-    let kinds: Vec<NewJobGroup<'_>> = workflow.job_groups().iter().map(new_job_group).collect();
     let actions: Vec<NewAction<'_>> =
         workflow.actions().iter().map(|a| NewAction { action: &a.action, jobs: &a.jobs }).collect();
     let new = NewWorkflow {
@@ -56,28 +54,11 @@ pub fn create_workflow(
         requirements: &requirements,
         failure_handlers: workflow.failure_handlers(),
         schedulers: workflow.schedulers(),
-        job_groups: &kinds,
+        job_groups: workflow.job_groups(),
         actions: &actions,
         edges: &dependency_edges(workflow),
     };
     store.create_workflow(&new, &mut SpecJobSource::new(workflow, reused), now)
-}
-
-fn new_job_group(kind: &ResolvedJobGroup) -> NewJobGroup<'_> {
-    NewJobGroup {
-        name: &kind.name,
-        env: &kind.env,
-        invocation_script: kind.invocation_script.as_deref(),
-        stdio: kind.stdio,
-        supports_termination: kind.supports_termination,
-        failure_handler: kind.failure_handler,
-        scheduler: kind.scheduler,
-        labels: &kind.labels,
-        sites: &kind.sites,
-        limit: kind.limit.as_deref(),
-        elects_site: false,
-        parameters: &kind.parameters,
-    }
 }
 
 /// Results of an earlier workflow that are reused.

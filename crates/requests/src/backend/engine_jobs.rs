@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::failure_handlers::RequestRetryPolicy;
-use windlass_store::model::{FirstIds, JobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow};
+use windlass_store::model::{FirstIds, JobSource, NewJob, NewRequirements, NewWorkflow};
 use windlass_types::requests::{DEFAULT_PRIORITY, NodeRole};
 use windlass_types::settings::{FailureHandler, RetryBudget, WorkflowSettings};
-use windlass_types::{Bytes, JobStatus, Resources};
+use windlass_types::{Bytes, JobGroup, JobSettings, JobStatus, Resources};
 
 /// The `windlass` binary of the worker that runs the job.
 const PROGRAM_COMMAND: &str = r#""${WINDLASS_EXE:-windlass}""#;
@@ -141,8 +141,7 @@ impl<'o> RunGraph<'o> {
             .iter()
             .map(|(name, size)| NewRequirements { name, resources: size.resources() })
             .collect();
-        let names = landing_group_names(self.outline);
-        let kinds = self.job_groups(&names);
+        let kinds = self.job_groups();
         let workflow = NewWorkflow {
             name: &submission.name,
             user: &submission.user,
@@ -160,23 +159,26 @@ impl<'o> RunGraph<'o> {
     }
 
     /// Processing, merge, cleanup; then a group of landings for each set of sites.
-    fn job_groups<'a>(&'a self, landing_names: &'a [String]) -> Vec<NewJobGroup<'a>> {
-        let of = |role: NodeRole, name| NewJobGroup {
-            name,
-            failure_handler: NodeRole::ALL.iter().position(|known| *known == role).map(|at| at as u32),
-            limit: self.settings.limits.get_key_value(role.name()).map(|(name, _)| name.as_str()),
-            ..NewJobGroup::default()
+    fn job_groups(&self) -> Vec<JobGroup<u32>> {
+        let of = |role: NodeRole, name: &str| JobGroup {
+            name: name.to_owned(),
+            settings: JobSettings {
+                failure_handler: NodeRole::ALL.iter().position(|known| *known == role).map(|at| at as u32),
+                limit: self.settings.limits.get_key_value(role.name()).map(|(name, _)| name.clone()),
+                ..JobSettings::default()
+            },
+            ..JobGroup::default()
         };
         let mut kinds = vec![
             of(NodeRole::Processing, "processing"),
             of(NodeRole::Merge, "merge"),
             of(NodeRole::Cleanup, "cleanup"),
         ];
-        let landings = self.outline.sites.iter().zip(landing_names);
-        kinds.extend(landings.map(|(sites, name)| NewJobGroup {
-            sites,
-            elects_site: true,
-            ..of(NodeRole::Landing, name.as_str())
+        let landings = self.outline.sites.iter().zip(landing_group_names(self.outline));
+        kinds.extend(landings.map(|(sites, name)| {
+            let mut landing = JobGroup { elects_site: true, ..of(NodeRole::Landing, &name) };
+            landing.settings.sites.clone_from(sites);
+            landing
         }));
         kinds
     }

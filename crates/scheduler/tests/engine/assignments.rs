@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_scheduler::{Dispatcher, DispatcherOptions};
 use windlass_store::Store;
-use windlass_store::model::{
-    FirstIds, JobSource, NewFile, NewJob, NewJobGroup, NewRequirements, NewWorkflow,
-};
+use windlass_store::model::{FirstIds, JobSource, NewFile, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::settings::{ChangeDetection, ExecutionConfig, WorkflowSettings};
 use windlass_types::worker_messages::{
     Assignment, AttemptEndCause, AttemptLimits, ProcessExit, StdioMode, StdioSettings, TerminationSettings,
 };
-use windlass_types::{Bytes, JobStatus, Resources, Timestamp};
+use windlass_types::{Bytes, JobGroup, JobSettings, JobStatus, Resources, Timestamp};
 
 const ASKED: Resources =
     Resources { cpus: 2, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: Some(Duration::from_mins(1)) };
@@ -82,12 +80,12 @@ fn assigned(store: &SqliteStore, settings: &WorkflowSettings) -> Vec<Assignment>
         env: &[pair("A", "workflow"), pair("B", "workflow")],
         settings: Some(settings),
         requirements: &[NewRequirements { name: "two", resources: ASKED }],
-        job_groups: &[NewJobGroup {
-            name: "solve",
-            env: &[pair("C", "kind"), pair("D", "kind")],
-            invocation_script: Some("nice -n 5\n"),
-            stdio: Some(COMBINED),
-            ..NewJobGroup::default()
+        job_groups: &[JobGroup {
+            name: "solve".into(),
+            env: vec![pair("C", "kind"), pair("D", "kind")],
+            invocation_script: Some("nice -n 5\n".into()),
+            settings: JobSettings { stdio: Some(COMBINED), ..JobSettings::default() },
+            ..JobGroup::default()
         }],
         ..NewWorkflow::default()
     };

@@ -5,13 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};
 use windlass_store::Store;
-use windlass_store::model::{
-    EventFilter, InMemoryJobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow,
-};
+use windlass_store::model::{EventFilter, InMemoryJobSource, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule, RetryBudget, WorkflowSettings};
 use windlass_types::worker_messages::{Assignment, AttemptEndCause, ProcessExit};
-use windlass_types::{Bytes, JobStatus, Resources, Timestamp, WorkflowId};
+use windlass_types::{Bytes, JobGroup, JobSettings, JobStatus, Resources, Timestamp, WorkflowId};
 
 const MIB: u64 = 1 << 20;
 
@@ -30,7 +28,11 @@ fn create(
         settings: Some(settings),
         requirements: &[NewRequirements { name: "some", resources }],
         failure_handlers: &[FailureHandler { name: "again".into(), rules }],
-        job_groups: &[NewJobGroup { name: "kind", failure_handler: Some(0), ..NewJobGroup::default() }],
+        job_groups: &[JobGroup {
+            name: "kind".into(),
+            settings: JobSettings { failure_handler: Some(0), ..JobSettings::default() },
+            ..JobGroup::default()
+        }],
         ..NewWorkflow::default()
     };
     let names: Vec<String> = (0..jobs).map(|number| format!("j{number}")).collect();

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::{AttemptKey, StdioSettings};
-use windlass_types::{JobGroupId, JobId, JobStatus, Resources, WorkflowId};
+use windlass_types::{JobGroup, JobGroupId, JobId, JobStatus, Resources, WorkflowId};
 
 /// A workflow to create, except for the parts that a [`JobSource`] streams.
 #[derive(Clone, Debug)]
@@ -32,7 +32,8 @@ pub struct NewWorkflow<'a> {
     pub requirements: &'a [NewRequirements<'a>],
     pub failure_handlers: &'a [FailureHandler],
     pub schedulers: &'a [SlurmScheduler],
-    pub job_groups: &'a [NewJobGroup<'a>],
+    /// Their references are indices into `failure_handlers` and `schedulers`.
+    pub job_groups: &'a [JobGroup<u32>],
     pub actions: &'a [NewAction<'a>],
     pub edges: &'a DependencyEdges,
 }
@@ -67,31 +68,6 @@ impl Default for NewWorkflow<'_> {
 pub struct NewRequirements<'a> {
     pub name: &'a str,
     pub resources: Resources,
-}
-
-/// A job group: properties shared by the jobs of one entry of a spec.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NewJobGroup<'a> {
-    /// Name pattern as written: `solve_{nu}`.
-    pub name: &'a str,
-    pub env: &'a [(String, String)],
-    pub invocation_script: Option<&'a str>,
-    /// `None`: the one of the workflow.
-    pub stdio: Option<StdioSettings>,
-    pub supports_termination: Option<bool>,
-    /// Index into [`NewWorkflow::failure_handlers`].
-    pub failure_handler: Option<u32>,
-    /// Index into [`NewWorkflow::schedulers`].
-    pub scheduler: Option<u32>,
-    pub labels: &'a [String],
-    /// Sites where its jobs may run; empty: any site.
-    pub sites: &'a [String],
-    /// The job limit of the workflow that its jobs count towards.
-    pub limit: Option<&'a str>,
-    /// Whether its jobs are landing jobs: where one completes, its work unit runs from then on.
-    pub elects_site: bool,
-    /// The names of its parameters, in the order written.
-    pub parameters: &'a [String],
 }
 
 #[derive(Clone, Copy, Debug)]

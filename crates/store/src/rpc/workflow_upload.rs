@@ -5,8 +5,7 @@
 
 use super::rpc_error::{ErrorCategory, RemoteError};
 use crate::model::{
-    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewJobGroup, NewRequirements,
-    NewUserData, NewWorkflow,
+    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewRequirements, NewUserData, NewWorkflow,
 };
 use crate::{Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -16,7 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
-use windlass_types::{JobId, JobStatus, Resources, Timestamp, WorkflowId};
+use windlass_types::{JobGroup, JobId, JobStatus, Resources, Timestamp, WorkflowId};
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,29 +49,9 @@ struct WorkflowHeader {
     requirements: Vec<(String, Resources)>,
     failure_handlers: Vec<FailureHandler>,
     schedulers: Vec<SlurmScheduler>,
-    kinds: Vec<JobGroupLine>,
+    kinds: Vec<JobGroup<u32>>,
     actions: Vec<(WorkflowAction, Vec<u32>)>,
     edges: DependencyEdges,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct JobGroupLine {
-    name: String,
-    env: Vec<(String, String)>,
-    invocation_script: Option<String>,
-    stdio: Option<StdioSettings>,
-    supports_termination: Option<bool>,
-    failure_handler: Option<u32>,
-    scheduler: Option<u32>,
-    labels: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    sites: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    elects: bool,
-    parameters: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -306,45 +285,9 @@ impl WorkflowHeader {
             requirements: new.requirements.iter().map(|r| (r.name.to_owned(), r.resources)).collect(),
             failure_handlers: new.failure_handlers.to_vec(),
             schedulers: new.schedulers.to_vec(),
-            kinds: new.job_groups.iter().map(JobGroupLine::new).collect(),
+            kinds: new.job_groups.to_vec(),
             actions: new.actions.iter().map(|a| (a.action.clone(), a.jobs.to_vec())).collect(),
             edges: new.edges.clone(),
-        }
-    }
-}
-
-impl JobGroupLine {
-    fn new(job_group: &NewJobGroup<'_>) -> Self {
-        Self {
-            name: job_group.name.to_owned(),
-            env: job_group.env.to_vec(),
-            invocation_script: job_group.invocation_script.map(str::to_owned),
-            stdio: job_group.stdio,
-            supports_termination: job_group.supports_termination,
-            failure_handler: job_group.failure_handler,
-            scheduler: job_group.scheduler,
-            labels: job_group.labels.to_vec(),
-            sites: job_group.sites.to_vec(),
-            limit: job_group.limit.map(str::to_owned),
-            elects: job_group.elects_site,
-            parameters: job_group.parameters.to_vec(),
-        }
-    }
-
-    fn as_new(&self) -> NewJobGroup<'_> {
-        NewJobGroup {
-            name: &self.name,
-            env: &self.env,
-            invocation_script: self.invocation_script.as_deref(),
-            stdio: self.stdio,
-            supports_termination: self.supports_termination,
-            failure_handler: self.failure_handler,
-            scheduler: self.scheduler,
-            labels: &self.labels,
-            sites: &self.sites,
-            limit: self.limit.as_deref(),
-            elects_site: self.elects,
-            parameters: &self.parameters,
         }
     }
 }
@@ -410,7 +353,6 @@ pub fn create_from_lines(
         command: String::new(),
     };
     let requirements: Vec<_> = header.requirements.iter().map(new_requirements).collect();
-    let job_groups: Vec<_> = header.kinds.iter().map(JobGroupLine::as_new).collect();
     let actions: Vec<_> = header.actions.iter().map(|(action, jobs)| NewAction { action, jobs }).collect();
     let new = NewWorkflow {
         name: &header.name,
@@ -426,7 +368,7 @@ pub fn create_from_lines(
         requirements: &requirements,
         failure_handlers: &header.failure_handlers,
         schedulers: &header.schedulers,
-        job_groups: &job_groups,
+        job_groups: &header.kinds,
         actions: &actions,
         edges: &header.edges,
     };

@@ -37,8 +37,11 @@ pub(crate) fn insert_jobs(
         counts.add(job.status, 1);
         let elects = job.job_group.is_some_and(|job_group| shared.site_electing.contains(&job_group));
         units.add_job(id, job.unit, elects, job.status, job.name)?;
-        let job_group = resolve_number(&shared.job_groups, job.job_group, "job group", job.name)?;
-        let requirements = resolve_number(&shared.requirements, job.requirements, "requirement", job.name)?;
+        let resolve = |ids: &[i64], number: Option<u32>, what| {
+            number.map(|number| resolve_number(ids, number, what, job.name)).transpose()
+        };
+        let job_group = resolve(&shared.job_groups, job.job_group, "job group")?;
+        let requirements = resolve(&shared.requirements, job.requirements, "requirement")?;
         rows.push(&job, job_group, requirements)?;
     }
     rows.finish()?;

@@ -4,7 +4,7 @@ use super::{record_field_change, render_changes};
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
 use crate::error::SqlError;
-use crate::model::{AddJob, FieldChange, JobUpdate, NewJob, NewJobGroup, WorkflowPartId};
+use crate::model::{AddJob, FieldChange, JobUpdate, NewJob, WorkflowPartId};
 use crate::sql::{common as sql, tables};
 use crate::sql_store::apply_changes::{StatusCountDeltas, current_run};
 use crate::sql_store::create::{
@@ -21,8 +21,9 @@ use std::collections::{BTreeSet, HashMap};
 use windlass_core::dependency_graph::JobDependencyGraph;
 use windlass_core::failure_commands::is_applicable;
 use windlass_types::failure_commands::FailureCommandKind;
-use windlass_types::worker_messages::StdioSettings;
-use windlass_types::{Bytes, FileId, JobId, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId};
+use windlass_types::{
+    Bytes, FileId, JobGroup, JobId, JobSettings, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId,
+};
 
 /// Returns the ids of the new jobs, in the order given.
 pub(crate) fn add_jobs(
@@ -218,9 +219,23 @@ fn insert_rows(
             status,
             ..NewJob::default()
         };
-        let job_group = SharedJobFields::from_job(job)
-            .map(|shared| shared.find_or_create_group(db, workflow, &mut job_groups))
-            .transpose()?;
+        let settings = JobSettings {
+            stdio: job.stdio,
+            supports_termination: job.supports_termination,
+            failure_handler: job.failure_handler,
+            scheduler: job.scheduler,
+            labels: job.labels.clone(),
+            ..JobSettings::default()
+        };
+        let job_group = match job_groups.get(&settings) {
+            _ if settings == JobSettings::default() => None,
+            Some(known) => Some(*known),
+            None => {
+                let created = find_or_create_group(db, workflow, &settings)?;
+                job_groups.insert(settings, created);
+                Some(created)
+            }
+        };
         rows.push(&new, job_group, job.requirements.map(|id| id.0))?;
         moved.add(status);
     }
@@ -229,68 +244,28 @@ fn insert_rows(
     set_next_id(db, IdCounter::Job, first + jobs.len() as i64)
 }
 
-/// Values stored in a job group. Individually added jobs with the same values share an unnamed job group.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct SharedJobFields {
-    labels: Vec<String>,
-    supports_termination: Option<bool>,
-    handler: Option<i64>,
-    scheduler: Option<i64>,
-    stdio: Option<StdioSettings>,
-}
-
-impl SharedJobFields {
-    /// `None` if no value requires a job group.
-    fn from_job(job: &AddJob) -> Option<Self> {
-        let shared = Self {
-            labels: job.labels.clone(),
-            supports_termination: job.supports_termination,
-            handler: job.failure_handler,
-            scheduler: job.scheduler,
-            stdio: job.stdio,
-        };
-        let Self { labels, supports_termination, handler, scheduler, stdio } = &shared;
-        let says_something = !labels.is_empty()
-            || supports_termination.is_some()
-            || handler.is_some()
-            || scheduler.is_some()
-            || stdio.is_some();
-        says_something.then_some(shared)
-    }
-
-    fn find_or_create_group(
-        self,
-        db: &impl SqlConnection,
-        workflow: WorkflowId,
-        known: &mut HashMap<Self, i64>,
-    ) -> Result<i64, SqlError> {
-        if let Some(&job_group) = known.get(&self) {
-            return Ok(job_group);
+/// Returns the unnamed job group of jobs that were added individually with these settings.
+fn find_or_create_group(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    settings: &JobSettings<i64>,
+) -> Result<i64, SqlError> {
+    let JobSettings { stdio, supports_termination, failure_handler, scheduler, labels, .. } = settings;
+    let text = column_decoding::render_json(labels)?;
+    let same = values![
+        workflow.0,
+        text,
+        supports_termination.map(i64::from),
+        failure_handler,
+        scheduler,
+        stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
+        stdio.map(|stdio| i64::from(stdio.delete_on_success)),
+    ];
+    match db.query_optional(sql::FIND_UNNAMED_GROUP, same, |row| row.get(0))? {
+        Some(job_group) => Ok(job_group),
+        None => {
+            insert_job_group(db, workflow, &JobGroup { settings: settings.clone(), ..JobGroup::default() })
         }
-        let Self { labels, supports_termination, handler, scheduler, stdio } = &self;
-        let text = column_decoding::render_json(labels)?;
-        let same = values![
-            workflow.0,
-            text,
-            supports_termination.map(i64::from),
-            handler,
-            scheduler,
-            stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
-            stdio.map(|stdio| i64::from(stdio.delete_on_success)),
-        ];
-        let found = db.query_optional(sql::FIND_UNNAMED_GROUP, same, |row| row.get(0))?;
-        let new = NewJobGroup {
-            labels,
-            supports_termination: *supports_termination,
-            stdio: *stdio,
-            ..NewJobGroup::default()
-        };
-        let job_group = match found {
-            Some(job_group) => job_group,
-            None => insert_job_group(db, workflow, &new, *handler, *scheduler)?,
-        };
-        known.insert(self, job_group);
-        Ok(job_group)
     }
 }
 
@@ -540,33 +515,27 @@ fn group_with_update(
 ) -> Result<Option<i64>, SqlError> {
     let old = match job.job_group {
         Some(job_group) => db.query_one(sql::SHARED_BY_GROUP, [job_group], |row| {
-            Ok(SharedJobFields {
+            Ok(JobSettings {
                 labels: column_decoding::read_required_json(row, 0)?,
                 supports_termination: row.get::<Option<i64>>(1)?.map(|flag| flag != 0),
-                handler: row.get(2)?,
+                failure_handler: row.get(2)?,
                 scheduler: row.get(3)?,
-                stdio: None,
+                ..JobSettings::default()
             })
         })?,
-        None => SharedJobFields {
-            labels: vec![],
-            supports_termination: None,
-            handler: None,
-            scheduler: None,
-            stdio: None,
-        },
+        None => JobSettings::default(),
     };
-    let new = SharedJobFields {
+    let new = JobSettings {
         labels: update.labels.clone().unwrap_or_else(|| old.labels.clone()),
         supports_termination: update.supports_termination.unwrap_or(old.supports_termination),
-        handler: update.failure_handler.unwrap_or(old.handler),
+        failure_handler: update.failure_handler.unwrap_or(old.failure_handler),
         scheduler: update.scheduler.unwrap_or(old.scheduler),
-        stdio: None,
+        ..JobSettings::default()
     };
     if new == old {
         return Ok(job.job_group);
     }
-    require_handler_and_scheduler(db, workflow, new.handler, new.scheduler)?;
+    require_handler_and_scheduler(db, workflow, new.failure_handler, new.scheduler)?;
     record_field_change(changes, "labels", &old.labels, &new.labels);
     record_field_change(
         changes,
@@ -574,18 +543,13 @@ fn group_with_update(
         &old.supports_termination,
         &new.supports_termination,
     );
-    record_field_change(changes, "failure_handler_id", &old.handler, &new.handler);
+    record_field_change(changes, "failure_handler_id", &old.failure_handler, &new.failure_handler);
     record_field_change(changes, "scheduler_id", &old.scheduler, &new.scheduler);
-    let SharedJobFields { labels, supports_termination, handler, scheduler, .. } = &new;
     let Some(job_group) = job.job_group else {
-        let named = NewJobGroup {
-            name: &job.name,
-            labels,
-            supports_termination: *supports_termination,
-            ..NewJobGroup::default()
-        };
-        return insert_job_group(db, workflow, &named, *handler, *scheduler).map(Some);
+        let named = JobGroup { name: job.name.clone(), settings: new, ..JobGroup::default() };
+        return insert_job_group(db, workflow, &named).map(Some);
     };
+    let JobSettings { labels, supports_termination, failure_handler: handler, scheduler, .. } = &new;
     let text = column_decoding::render_json(labels)?;
     let terminates = supports_termination.map(i64::from);
     let like = values![job_group, text, terminates, handler, scheduler];

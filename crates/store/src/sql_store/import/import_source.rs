@@ -3,9 +3,9 @@
 use super::bad_export_error;
 use crate::StoreError;
 use crate::model::export::{ExportedJob, ExportedJobGroup, SharedByGroup, WorkflowExport};
-use crate::model::{FirstIds, JobSource, NewFile, NewJob, NewJobGroup, NewUserData};
+use crate::model::{FirstIds, JobSource, NewFile, NewJob, NewUserData};
 use std::collections::HashMap;
-use windlass_types::JobStatus;
+use windlass_types::{JobGroup, JobSettings, JobStatus};
 
 /// Maps ids of a file to indices in the order of the file.
 pub(super) struct ImportedIds {
@@ -115,21 +115,24 @@ impl<'e> ImportedJobGroups<'e> {
 }
 
 impl<'e> ImportedJobGroup<'e> {
-    pub(super) fn to_new_group(&self, numbers: &ImportNumbering) -> Result<NewJobGroup<'e>, StoreError> {
+    pub(super) fn to_new_group(&self, numbers: &ImportNumbering) -> Result<JobGroup<u32>, StoreError> {
         let Self { name, shared, row } = *self;
-        Ok(NewJobGroup {
-            name,
-            env: row.map_or(&[], |row| &row.env),
-            invocation_script: row.and_then(|row| row.invocation_script.as_deref()),
+        let settings = JobSettings {
             stdio: shared.stdio,
             supports_termination: shared.supports_termination,
             failure_handler: numbers.handlers.resolve_optional(shared.failure_handler_id, name)?,
             scheduler: numbers.schedulers.resolve_optional(shared.scheduler_id, name)?,
-            labels: &shared.labels,
-            sites: row.map_or(&[], |row| &row.sites),
-            limit: row.and_then(|row| row.limit.as_deref()),
+            labels: shared.labels.clone(),
+            sites: row.map(|row| row.sites.clone()).unwrap_or_default(),
+            limit: row.and_then(|row| row.limit.clone()),
+        };
+        Ok(JobGroup {
+            name: name.to_owned(),
+            env: row.map(|row| row.env.clone()).unwrap_or_default(),
+            invocation_script: row.and_then(|row| row.invocation_script.clone()),
+            settings,
+            parameters: row.map(|row| row.parameters.clone()).unwrap_or_default(),
             elects_site: row.is_some_and(|row| row.elects),
-            parameters: row.map_or(&[], |row| &row.parameters),
         })
     }
 }

@@ -14,14 +14,14 @@ use super::workflow_updates::AuditContext;
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
 use crate::error::SqlError;
-use crate::model::{NewJob, NewJobGroup, SpawnJob, SpawnRequest, SpawnResult};
+use crate::model::{NewJob, SpawnJob, SpawnRequest, SpawnResult};
 use crate::sql::{common as sql, tables};
 use serde_json::{Value, json};
 use spawned_blocks::SpawnedBlock;
 use std::collections::HashMap;
 use windlass_types::settings::{DynamicJobSettings, WorkflowSettings};
 use windlass_types::worker_messages::AttemptKey;
-use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
+use windlass_types::{JobGroup, JobId, JobSettings, JobStatus, Timestamp, WorkflowId};
 
 pub(crate) fn spawn_jobs(
     db: &impl SqlConnection,
@@ -247,8 +247,9 @@ impl<'r> SpawnJobGroups<'r> {
         if let Some(&known) = self.0.get(labels) {
             return Ok(Some(known));
         }
-        let job_group = NewJobGroup { name: &job.name, labels, ..NewJobGroup::default() };
-        let id = insert_job_group(db, workflow, &job_group, None, None)?;
+        let settings = JobSettings { labels: labels.to_vec(), ..JobSettings::default() };
+        let job_group = JobGroup { name: job.name.clone(), settings, ..JobGroup::default() };
+        let id = insert_job_group(db, workflow, &job_group)?;
         self.0.insert(labels, id);
         Ok(Some(id))
     }

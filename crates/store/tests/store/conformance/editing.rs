@@ -8,13 +8,13 @@ use std::time::Duration;
 use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_store::model::{
     AddJob, DataFilter, EventFilter, EventSeverity, ExportOptions, FileUpdate, ImportOptions, JobFilter,
-    JobRelations, JobUpdate, NewAction, NewEvent, NewJob, NewJobGroup, NewRequirements, NewUserData,
-    NewWorkflow, RequirementsUpdate, ResultFilter,
+    JobRelations, JobUpdate, NewAction, NewEvent, NewJob, NewRequirements, NewUserData, NewWorkflow,
+    RequirementsUpdate, ResultFilter,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::WorkflowAction;
 use windlass_types::{
-    Bytes, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, WorkflowId,
+    Bytes, EventId, FileId, JobGroup, JobId, JobStatus, RequirementsId, Resources, ResultId, WorkflowId,
 };
 
 fn new(name: &str) -> AddJob {
@@ -201,7 +201,8 @@ pub(crate) fn record_keeps_the_executed_command(store: &dyn Store) {
 
 pub(crate) fn update_of_one_job_splits_shared_rows(store: &dyn Store) {
     let shared = [NewRequirements { name: "big", resources: Resources { cpus: 4, ..Resources::DEFAULT } }];
-    let kinds = [NewJobGroup { name: "k_{i}", invocation_script: Some("nice"), ..NewJobGroup::default() }];
+    let kinds =
+        [JobGroup { name: "k_{i}".into(), invocation_script: Some("nice".into()), ..JobGroup::default() }];
     let mut source = ListSource {
         jobs: vec![
             NewJob { requirements: Some(0), job_group: Some(0), ..job("k_1") },
@@ -241,8 +242,12 @@ pub(crate) fn update_of_one_job_splits_shared_rows(store: &dyn Store) {
         store.update_job(id, jobs[job], &labels(&["gpu"]), NOW).unwrap();
     }
     store.update_job(id, jobs[1], &labels(&[]), NOW).unwrap();
-    let kinds: Vec<_> =
-        store.job_groups(id).unwrap().into_iter().map(|kind| (kind.name, kind.labels)).collect();
+    let kinds: Vec<_> = store
+        .job_groups(id)
+        .unwrap()
+        .into_iter()
+        .map(|kind| (kind.group.name, kind.group.settings.labels))
+        .collect();
     let gpu = vec!["gpu".to_owned()];
     assert_eq!(
         kinds,

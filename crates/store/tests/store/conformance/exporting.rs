@@ -251,7 +251,7 @@ pub(crate) fn torc_export_is_imported(store: &dyn Store) {
         )
     );
     assert_eq!(table.requirements[1].memory, Bytes(2 << 30));
-    assert_eq!(store.job_groups(id).unwrap()[0].labels, ["gpu"]);
+    assert_eq!(store.job_groups(id).unwrap()[0].group.settings.labels, ["gpu"]);
     assert_eq!(store.files(id, &DataFilter::default()).unwrap()[0].mtime_ns, Some(1_500_000_000));
     assert_eq!(store.job_files(id).unwrap().len(), 2);
 }

@@ -84,7 +84,7 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
     assert_eq!(names, [("loop", None), ("other", None), ("a", spawn), ("b", spawn)]);
     let paged = JobFilter { after: Some(jobs[1]), limit: Some(1), ..JobFilter::default() };
     assert_eq!(store.jobs(id, &paged).unwrap()[0].name, "a");
-    assert_eq!(store.job_groups(id).unwrap()[0].labels, ["gpu"]);
+    assert_eq!(store.job_groups(id).unwrap()[0].group.settings.labels, ["gpu"]);
     let command = &store.load_job_commands(&ids[1..]).unwrap()[0];
     assert_eq!((command.command.as_str(), command.env.len()), ("echo b", 1));
     assert_eq!(command.invocation_script.as_deref(), Some("nice"));

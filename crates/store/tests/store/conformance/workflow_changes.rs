@@ -4,11 +4,11 @@ use crate::kit::{ListSource, NOW, claim, commit, counts, create, end, file, job,
 use serde_json::json;
 use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_store::model::{
-    DataFilter, EventFilter, EventSeverity, JobFilter, NewEvent, NewJob, NewJobGroup, NewUserData,
-    NewWorkflow, RequirementsChange, RequirementsUsers, ResultFilter, WorkflowUpdate,
+    DataFilter, EventFilter, EventSeverity, JobFilter, NewEvent, NewJob, NewUserData, NewWorkflow,
+    RequirementsChange, RequirementsUsers, ResultFilter, WorkflowUpdate,
 };
 use windlass_store::{Store, StoreError};
-use windlass_types::{JobId, JobStatus, Resources, Timestamp, UserDataId, WorkflowId};
+use windlass_types::{JobGroup, JobId, JobStatus, Resources, Timestamp, UserDataId, WorkflowId};
 
 pub(crate) fn a_workflow_is_renamed_and_archived(store: &dyn Store) {
     let (id, _) = create(store, 1);
@@ -82,7 +82,7 @@ pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
 }
 
 pub(crate) fn requirements_change_for_jobs_and_groups(store: &dyn Store) {
-    let kinds = ["a_{i}", "b_{i}"].map(|name| NewJobGroup { name, ..NewJobGroup::default() });
+    let kinds = ["a_{i}", "b_{i}"].map(|name| JobGroup { name: name.into(), ..JobGroup::default() });
     let mut source = ListSource {
         jobs: vec![
             NewJob { job_group: Some(0), ..job("a_1") },

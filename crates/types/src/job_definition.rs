@@ -1,0 +1,79 @@
+//! What a user can say about a job, and about the jobs of one entry of a spec. Shared by specs, the store, the
+//! scheduler, the API and jobs that jobs add.
+//!
+//! Resource requirements, failure handlers and Slurm schedulers are references: `R` is a name (`String`), an id of
+//! the database (`i64`) or an index into the lists of a new workflow (`u32`).
+
+use crate::worker_messages::StdioSettings;
+use serde::{Deserialize, Serialize};
+
+/// Settings that jobs usually share with other jobs. The store keeps them in job groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, bound(deserialize = "R: Deserialize<'de> + Default"))]
+pub struct JobSettings<R = String> {
+    /// `None`: the one of the workflow.
+    pub stdio: Option<StdioSettings>,
+    pub supports_termination: Option<bool>,
+    pub failure_handler: Option<R>,
+    pub scheduler: Option<R>,
+    /// Worker labels: only workers with all of them run the job.
+    pub labels: Vec<String>,
+    /// Sites where the job may run; empty: any site.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<String>,
+    /// The job limit of the workflow that the job counts towards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+}
+
+/// A job group: what the jobs of one entry of a spec have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, bound(deserialize = "R: Deserialize<'de> + Default"))]
+pub struct JobGroup<R = String> {
+    /// Name pattern as written: `solve_{nu:.2f}`. Entries without parameters share a job group if their settings
+    /// are equal and their names differ only in numbers: `solve_#`.
+    pub name: String,
+    /// In addition to the environment of the workflow; only the variables that are the same for all its jobs.
+    pub env: Vec<(String, String)>,
+    pub invocation_script: Option<String>,
+    #[serde(flatten)]
+    pub settings: JobSettings<R>,
+    /// The names of the parameters of its jobs, in the order written.
+    pub parameters: Vec<String>,
+    /// Whether its jobs are landing jobs: where one completes, its work unit runs from then on.
+    #[serde(rename = "elects", skip_serializing_if = "std::ops::Not::not")]
+    pub elects_site: bool,
+}
+
+impl<R> JobSettings<R> {
+    /// Replaces the references to a failure handler and a scheduler.
+    pub fn try_map_references<S, E>(
+        self,
+        resolve_handler: impl FnOnce(R) -> Result<S, E>,
+        resolve_scheduler: impl FnOnce(R) -> Result<S, E>,
+    ) -> Result<JobSettings<S>, E> {
+        let Self { stdio, supports_termination, failure_handler, scheduler, labels, sites, limit } = self;
+        Ok(JobSettings {
+            stdio,
+            supports_termination,
+            failure_handler: failure_handler.map(resolve_handler).transpose()?,
+            scheduler: scheduler.map(resolve_scheduler).transpose()?,
+            labels,
+            sites,
+            limit,
+        })
+    }
+}
+
+impl<R> JobGroup<R> {
+    /// Replaces the references to a failure handler and a scheduler.
+    pub fn try_map_references<S, E>(
+        self,
+        resolve_handler: impl FnOnce(R) -> Result<S, E>,
+        resolve_scheduler: impl FnOnce(R) -> Result<S, E>,
+    ) -> Result<JobGroup<S>, E> {
+        let Self { name, env, invocation_script, settings, parameters, elects_site } = self;
+        let settings = settings.try_map_references(resolve_handler, resolve_scheduler)?;
+        Ok(JobGroup { name, env, invocation_script, settings, parameters, elects_site })
+    }
+}
