@@ -10,7 +10,7 @@ use windlass_store::model::{
     CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewRequirements, NewUserData, NewWorkflow,
 };
 use windlass_store::{Store, StoreError};
-use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
+use windlass_types::{JobDefinition, JobId, JobStatus, Timestamp, WorkflowId};
 
 /// Settings that are not in the spec.
 #[derive(Clone, Copy, Debug)]
@@ -94,14 +94,12 @@ struct SpecJobSource<'w> {
     /// Buffers of the item that was passed last.
     file: Option<ResolvedFile<'w>>,
     data: Option<ResolvedUserData<'w>>,
-    buffers: JobBuffers<'w>,
+    buffers: JobBuffers,
 }
 
 #[derive(Debug, Default)]
-struct JobBuffers<'w> {
-    command: Cow<'w, str>,
-    env: Vec<(String, String)>,
-    invocation_script: Option<String>,
+struct JobBuffers {
+    definition: JobDefinition<u32>,
     params: Option<String>,
     input_files: Vec<u32>,
     output_files: Vec<u32>,
@@ -157,16 +155,10 @@ impl JobSource for SpecJobSource<'_> {
         let reused = self.reused.and_then(|reused| reused.job(number));
         self.buffers.fill(&job, self.first_user_data);
         Some(NewJob {
-            name: job.name,
-            command: &self.buffers.command,
-            env: &self.buffers.env,
-            invocation_script: self.buffers.invocation_script.as_deref(),
+            definition: Cow::Borrowed(&self.buffers.definition),
             params: self.buffers.params.as_deref(),
             job_group: job.group,
-            requirements: job.requirements,
             unit: None,
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status: if reused.is_some() { JobStatus::Completed } else { initial_status(&job, self.reused) },
             reused_from: reused.map(|job| job.from),
             reused_work: reused.and_then(|job| job.work.as_ref()),
@@ -178,11 +170,9 @@ impl JobSource for SpecJobSource<'_> {
     }
 }
 
-impl<'w> JobBuffers<'w> {
-    fn fill(&mut self, job: &ResolvedJob<'w>, first_user_data: i64) {
-        self.command = job.command(first_user_data);
-        self.env = job.env();
-        self.invocation_script = job.invocation_script();
+impl JobBuffers {
+    fn fill(&mut self, job: &ResolvedJob<'_>, first_user_data: i64) {
+        job.fill_definition(&mut self.definition, first_user_data);
         self.params = params_json(job);
         refill_numbers(&mut self.input_files, job.input_files());
         refill_numbers(&mut self.output_files, job.output_files());
@@ -261,8 +251,8 @@ jobs:
         let first = source.next_job().unwrap();
         assert_eq!((first.status, first.job_group, first.params), (JobStatus::Ready, None, None));
         let second = source.next_job().unwrap();
-        assert_eq!((second.name, second.command), ("j1_0.5", "cp out/1 70"));
-        assert_eq!(second.env, [("I".to_owned(), "1".to_owned())]);
+        assert_eq!((&*second.definition.name, &*second.definition.command), ("j1_0.5", "cp out/1 70"));
+        assert_eq!(second.definition.env, [("I".to_owned(), "1".to_owned())]);
         assert_eq!((second.status, second.job_group), (JobStatus::Blocked, Some(0)));
         assert_eq!(second.params, Some(r#"{"i":1,"x":0.5}"#));
         assert_eq!((second.output_files, second.input_user_data), (&[0][..], &[0][..]));

@@ -8,9 +8,9 @@ use crate::resolve::{EntryDetail, RelationKind, ResolvedAction, ResolvedSpec, fi
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
-use windlass_types::JobGroup;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
+use windlass_types::{JobDefinition, JobGroup};
 
 /// A workflow as described by its spec file. Borrows from the text of the file.
 ///
@@ -228,6 +228,24 @@ impl<'a> ResolvedJob<'a> {
     /// The index of its entry in the spec, from 0.
     pub fn entry(&self) -> usize {
         self.member.entry as usize
+    }
+
+    /// Replaces a definition by that of this job; its buffers are reused. The settings are those of its job group.
+    pub fn fill_definition(&self, definition: &mut JobDefinition<u32>, first_user_data_id: i64) {
+        definition.name.clear();
+        definition.name.push_str(self.name);
+        match self.command(first_user_data_id) {
+            Cow::Owned(command) => definition.command = command,
+            Cow::Borrowed(command) => {
+                definition.command.clear();
+                definition.command.push_str(command);
+            }
+        }
+        definition.invocation_script = self.invocation_script();
+        definition.env = self.env();
+        definition.resource_requirements = self.requirements;
+        definition.priority = self.priority;
+        definition.cancel_on_blocking_job_failure = self.cancel_on_blocking_job_failure;
     }
 
     /// Returns the command for `bash -c`. `${files.input.NAME}` is replaced by a path, and

@@ -26,6 +26,63 @@ pub struct JobSettings<R = String> {
     pub limit: Option<String>,
 }
 
+/// A job without its dependencies, files and user data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "R: Deserialize<'de> + Default"))]
+pub struct JobDefinition<R = String> {
+    /// Unique in the workflow.
+    pub name: String,
+    /// Run by a shell.
+    pub command: String,
+    /// Text to put before the command. `None`: the one of the job group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation_script: Option<String>,
+    /// In addition to the environment of the workflow and of the job group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<(String, String)>,
+    /// `None`: [`Resources::DEFAULT`](crate::Resources::DEFAULT), which limits nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "requirements")]
+    pub resource_requirements: Option<R>,
+    /// Of the jobs that are ready, those with the highest priority start first.
+    #[serde(default)]
+    pub priority: i32,
+    /// Whether the job is canceled if a job that it depends on does not complete.
+    pub cancel_on_blocking_job_failure: bool,
+    /// Empty for jobs of an entry of a spec: their job group has them.
+    #[serde(flatten)]
+    pub settings: JobSettings<R>,
+}
+
+impl<R> JobDefinition<R> {
+    pub fn new(name: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            command: command.into(),
+            invocation_script: None,
+            env: Vec::new(),
+            resource_requirements: None,
+            priority: 0,
+            cancel_on_blocking_job_failure: true,
+            settings: JobSettings {
+                stdio: None,
+                supports_termination: None,
+                failure_handler: None,
+                scheduler: None,
+                labels: Vec::new(),
+                sites: Vec::new(),
+                limit: None,
+            },
+        }
+    }
+}
+
+/// A job without a name; a default for struct updates.
+impl<R> Default for JobDefinition<R> {
+    fn default() -> Self {
+        Self::new("", "")
+    }
+}
+
 /// A job group: what the jobs of one entry of a spec have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, bound(deserialize = "R: Deserialize<'de> + Default"))]

@@ -9,7 +9,9 @@ use windlass_store::model::{EventFilter, InMemoryJobSource, NewJob, NewRequireme
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule, RetryBudget, WorkflowSettings};
 use windlass_types::worker_messages::{Assignment, AttemptEndCause, ProcessExit};
-use windlass_types::{Bytes, JobGroup, JobSettings, JobStatus, Resources, Timestamp, WorkflowId};
+use windlass_types::{
+    Bytes, JobDefinition, JobGroup, JobSettings, JobStatus, Resources, Timestamp, WorkflowId,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -37,12 +39,11 @@ fn create(
     };
     let names: Vec<String> = (0..jobs).map(|number| format!("j{number}")).collect();
     let mut rows = InMemoryJobSource::new(names.iter().map(|name| NewJob {
-        name,
-        command: "true",
         job_group: Some(0),
-        requirements: Some(0),
-        status: JobStatus::Ready,
-        ..NewJob::default()
+        ..NewJob::from(JobDefinition {
+            resource_requirements: Some(0),
+            ..JobDefinition::new(&**name, "true")
+        })
     }));
     store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap()
 }

@@ -22,7 +22,8 @@ use windlass_types::worker_protocol::{
     AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerReconnect, WorkerRegistration,
 };
 use windlass_types::{
-    Attempt, Bytes, Capacity, JobGroup, JobSettings, JobStatus, Resources, Timestamp, WorkerId, WorkflowId,
+    Attempt, Bytes, Capacity, JobDefinition, JobGroup, JobSettings, JobStatus, Resources, Timestamp,
+    WorkerId, WorkflowId,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_mins(1);
@@ -247,15 +248,15 @@ impl Fixture {
         };
         let mut rows = InMemoryJobSource::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| {
             NewJob {
-                name,
-                command: "true",
-                requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
                 job_group: (job.is_handled || !job.labels.is_empty() || job.limit.is_some() || job.elects)
                     .then_some(number),
                 unit: job.unit,
-                priority: job.priority,
                 status: JobStatus::Uninitialized,
-                ..NewJob::default()
+                ..NewJob::from(JobDefinition {
+                    resource_requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
+                    priority: job.priority,
+                    ..JobDefinition::new(&**name, "true")
+                })
             }
         }));
         let id = self.store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();

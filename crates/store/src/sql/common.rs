@@ -439,7 +439,7 @@ super::statements! {
             AND scheduler_id IS NOT DISTINCT FROM $5
             AND stdio_mode IS NOT DISTINCT FROM $6
             AND stdio_delete_on_success IS NOT DISTINCT FROM $7
-            AND sites IS NULL AND limit_name IS NULL AND elects_site = 0
+            AND sites IS NOT DISTINCT FROM $8 AND limit_name IS NOT DISTINCT FROM $9 AND elects_site = 0
         ORDER BY id LIMIT 1";
     /// Requirements with the same values; the block limits the search.
     USER_OF_REQUIREMENTS = "

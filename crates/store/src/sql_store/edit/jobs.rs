@@ -4,12 +4,12 @@ use super::{record_field_change, render_changes};
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
 use crate::error::SqlError;
-use crate::model::{AddJob, FieldChange, JobUpdate, NewJob, WorkflowPartId};
+use crate::model::{AddJob, FieldChange, JobUpdate, WorkflowPartId};
 use crate::sql::{common as sql, tables};
 use crate::sql_store::apply_changes::{StatusCountDeltas, current_run};
 use crate::sql_store::create::{
-    IdCounter, JobRowWriter, duplicate_in_workflow, insert_job_group, insert_requirements, next_id,
-    set_next_id,
+    IdCounter, JobRowWriter, NewJobRow, duplicate_in_workflow, insert_job_group, insert_requirements,
+    next_id, set_next_id,
 };
 use crate::sql_store::failure_commands::manual_revisions;
 use crate::sql_store::job_loading::{JobIdBlocks, load_jobs};
@@ -22,7 +22,8 @@ use windlass_core::dependency_graph::JobDependencyGraph;
 use windlass_core::failure_commands::is_applicable;
 use windlass_types::failure_commands::FailureCommandKind;
 use windlass_types::{
-    Bytes, FileId, JobGroup, JobId, JobSettings, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId,
+    Bytes, FileId, JobDefinition, JobGroup, JobId, JobSettings, JobStatus, RequirementsId, Resources,
+    UserDataId, WorkflowId,
 };
 
 /// Returns the ids of the new jobs, in the order given.
@@ -55,7 +56,7 @@ pub(crate) fn add_jobs(
     }
     let ids: Vec<JobId> = (first..).take(jobs.len()).map(JobId).collect();
     let message = match jobs {
-        [one] => format!("added job `{}`", one.name),
+        [one] => format!("added job `{}`", one.definition.name),
         several => format!("added {} jobs", several.len()),
     };
     by.record_event(db, workflow, "jobs", message, json!({ "first_job_id": first, "jobs": jobs.len() }))?;
@@ -63,8 +64,9 @@ pub(crate) fn add_jobs(
 }
 
 fn require_references(db: &impl SqlConnection, workflow: WorkflowId, job: &AddJob) -> Result<(), SqlError> {
-    if let Some(id) = job.requirements {
-        find_requirements(db, workflow, id)?;
+    let JobDefinition { resource_requirements, settings, .. } = &job.definition;
+    if let Some(id) = *resource_requirements {
+        find_requirements(db, workflow, RequirementsId(id))?;
     }
     for &id in &job.waits_for {
         crate::sql_store::apply_changes::find_job_state(db, workflow, id)?
@@ -81,7 +83,7 @@ fn require_references(db: &impl SqlConnection, workflow: WorkflowId, job: &AddJo
             return Err(StoreError::NoSuchUserData(id).into());
         }
     }
-    require_handler_and_scheduler(db, workflow, job.failure_handler, job.scheduler)
+    require_handler_and_scheduler(db, workflow, settings.failure_handler, settings.scheduler)
 }
 
 /// Shared objects that a job refers to must belong to its workflow.
@@ -209,34 +211,18 @@ fn insert_rows(
             (false, true) => JobStatus::Blocked,
             (false, false) => JobStatus::Ready,
         };
-        let new = NewJob {
-            name: &job.name,
-            command: &job.command,
-            env: &job.env,
-            invocation_script: job.invocation_script.as_deref(),
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-            status,
-            ..NewJob::default()
-        };
-        let settings = JobSettings {
-            stdio: job.stdio,
-            supports_termination: job.supports_termination,
-            failure_handler: job.failure_handler,
-            scheduler: job.scheduler,
-            labels: job.labels.clone(),
-            ..JobSettings::default()
-        };
-        let job_group = match job_groups.get(&settings) {
-            _ if settings == JobSettings::default() => None,
+        let settings = &job.definition.settings;
+        let job_group = match job_groups.get(settings) {
+            _ if *settings == JobSettings::default() => None,
             Some(known) => Some(*known),
             None => {
-                let created = find_or_create_group(db, workflow, &settings)?;
+                let created = find_or_create_group(db, workflow, settings)?;
                 job_groups.insert(settings, created);
                 Some(created)
             }
         };
-        rows.push(&new, job_group, job.requirements.map(|id| id.0))?;
+        let requirements = job.definition.resource_requirements;
+        rows.push(&job.definition, &NewJobRow::new(status, job_group, requirements))?;
         moved.add(status);
     }
     rows.finish()?;
@@ -250,8 +236,10 @@ fn find_or_create_group(
     workflow: WorkflowId,
     settings: &JobSettings<i64>,
 ) -> Result<i64, SqlError> {
-    let JobSettings { stdio, supports_termination, failure_handler, scheduler, labels, .. } = settings;
+    let JobSettings { stdio, supports_termination, failure_handler, scheduler, labels, sites, limit } =
+        settings;
     let text = column_decoding::render_json(labels)?;
+    let sites = (!sites.is_empty()).then(|| column_decoding::render_json(sites)).transpose()?;
     let same = values![
         workflow.0,
         text,
@@ -260,6 +248,8 @@ fn find_or_create_group(
         scheduler,
         stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
         stdio.map(|stdio| i64::from(stdio.delete_on_success)),
+        sites,
+        limit,
     ];
     match db.query_optional(sql::FIND_UNNAMED_GROUP, same, |row| row.get(0))? {
         Some(job_group) => Ok(job_group),

@@ -1,6 +1,6 @@
 //! Failure commands and revisions by people and agents.
 
-use crate::kit::{NOW, claim, commit, end, job, key, status_of, worker, workflow};
+use crate::kit::{NOW, claim, commit, defined, end, job, key, status_of, worker, workflow};
 use windlass_core::change::WorkflowChange;
 use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_core::failure_signature::FailureSignature;
@@ -16,7 +16,8 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::settings::{SlurmScheduler, WorkflowSettings};
 use windlass_types::{
-    Attempt, Bytes, FailureClass, JobGroup, JobId, JobSettings, JobStatus, Resources, WorkflowId,
+    Attempt, Bytes, FailureClass, JobDefinition, JobGroup, JobId, JobSettings, JobStatus, Resources,
+    WorkflowId,
 };
 
 const GIB: u64 = 1 << 30;
@@ -31,10 +32,8 @@ fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<J
     let settings =
         WorkflowSettings { use_pending_failed: true, triage: policy, ..WorkflowSettings::default() };
     let new = NewWorkflow { settings: Some(&settings), ..workflow(&requirements, &edges) };
-    let jobs = ["a", "b", "c"].map(|name| NewJob {
-        requirements: Some(0),
-        cancel_on_blocking_job_failure: true,
-        ..job(name)
+    let jobs = ["a", "b", "c"].map(|name| {
+        defined(JobDefinition { resource_requirements: Some(0), ..JobDefinition::new(name, "true") })
     });
     let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;

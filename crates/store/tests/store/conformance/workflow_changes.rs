@@ -8,7 +8,9 @@ use windlass_store::model::{
     RequirementsChange, RequirementsUsers, ResultFilter, WorkflowUpdate,
 };
 use windlass_store::{Store, StoreError};
-use windlass_types::{JobGroup, JobId, JobStatus, Resources, Timestamp, UserDataId, WorkflowId};
+use windlass_types::{
+    JobDefinition, JobGroup, JobId, JobStatus, Resources, Timestamp, UserDataId, WorkflowId,
+};
 
 pub(crate) fn a_workflow_is_renamed_and_archived(store: &dyn Store) {
     let (id, _) = create(store, 1);
@@ -134,7 +136,9 @@ pub(crate) fn requirements_change_for_jobs_and_groups(store: &dyn Store) {
 pub(crate) fn priority_is_changed_for_all_jobs_of_a_priority(store: &dyn Store) {
     let [id, other] = ["one", "other"].map(|name| {
         let jobs = [("a", 0), ("b", 10), ("c", 0), ("d", 5)];
-        let jobs = jobs.map(|(name, priority)| NewJob { priority, ..job(name) });
+        let jobs = jobs.map(|(name, priority)| {
+            NewJob::from(JobDefinition { priority, ..JobDefinition::new(name, "true") })
+        });
         let mut source = ListSource { jobs: jobs.to_vec(), ..ListSource::default() };
         store.create_workflow(&NewWorkflow { name, ..NewWorkflow::default() }, &mut source, NOW).unwrap()
     });

@@ -1,7 +1,7 @@
 //! Contents of a workflow besides plain jobs: job groups, files, user data, failure handlers, schedulers,
 //! actions.
 
-use crate::kit::{IDS, ListSource, NOW, create, create_jobs, file, job, workflow};
+use crate::kit::{IDS, ListSource, NOW, create, create_jobs, defined, file, job, workflow};
 use serde_json::json;
 use std::time::Duration;
 use windlass_core::dependency_edges::DependencyEdges;
@@ -15,7 +15,7 @@ use windlass_types::settings::{
     WorkflowSettings,
 };
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
-use windlass_types::{Bytes, FileId, JobGroup, JobSettings, JobStatus, WorkflowId};
+use windlass_types::{Bytes, FileId, JobDefinition, JobGroup, JobSettings, JobStatus, WorkflowId};
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -37,23 +37,24 @@ pub(crate) fn sample(store: &dyn Store, settings: &WorkflowSettings) -> Workflow
             NewUserData { name: "later", data: None, is_ephemeral: true },
         ],
         jobs: vec![
-            NewJob { command: IDS, output_files: &[0], output_user_data: &[1], ..job("gen") },
+            NewJob { output_files: &[0], output_user_data: &[1], ..defined(JobDefinition::new("gen", IDS)) },
             NewJob {
                 job_group: Some(0),
                 params: Some(r#"{"z":1,"a":0.5,"m":"it's"}"#),
-                env: &own_env,
                 input_files: &[0, 0],
                 output_files: &[1],
                 input_user_data: &[1, 0],
                 status: JobStatus::Blocked,
-                ..job("use_1")
+                ..defined(JobDefinition { env: own_env, ..JobDefinition::new("use_1", "true") })
             },
             NewJob {
                 job_group: Some(0),
-                invocation_script: Some("mpirun"),
                 input_files: &[2, 0],
                 status: JobStatus::Blocked,
-                ..job("use_2")
+                ..defined(JobDefinition {
+                    invocation_script: Some("mpirun".into()),
+                    ..JobDefinition::new("use_2", "true")
+                })
             },
         ],
         command: String::new(),
@@ -276,7 +277,10 @@ pub(crate) fn files_of_many_jobs_are_not_mixed_up(store: &dyn Store) {
         jobs: names
             .iter()
             .zip(&numbers)
-            .map(|(name, number)| NewJob { output_files: number, command: name, ..job(name) })
+            .map(|(name, number)| NewJob {
+                output_files: number,
+                ..defined(JobDefinition::new(&**name, &**name))
+            })
             .collect(),
         ..ListSource::default()
     };
