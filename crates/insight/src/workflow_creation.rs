@@ -233,6 +233,7 @@ jobs:
   - {name: first, command: 'true'}
   - name: 'j{i}_{x}'
     command: 'cp ${files.output.f{i}} ${user_data.input.u}'
+    description: 'Copies file {i}'
     depends_on: [first]
     env: {I: '{i}', SAME: s}
     parameters: {i: '1:2', x: [0.5]}
@@ -252,6 +253,7 @@ jobs:
         assert_eq!((first.status, first.job_group, first.params), (JobStatus::Ready, None, None));
         let second = source.next_job().unwrap();
         assert_eq!((&*second.definition.name, &*second.definition.command), ("j1_0.5", "cp out/1 70"));
+        assert_eq!(second.definition.options.description.as_deref(), Some("Copies file 1"));
         assert_eq!(second.definition.env, [("I".to_owned(), "1".to_owned())]);
         assert_eq!((second.status, second.job_group), (JobStatus::Blocked, Some(0)));
         assert_eq!(second.params, Some(r#"{"i":1,"x":0.5}"#));

@@ -246,6 +246,8 @@ impl<'a> ResolvedJob<'a> {
         definition.resource_requirements = self.requirements;
         definition.priority = self.priority;
         definition.cancel_on_blocking_job_failure = self.cancel_on_blocking_job_failure;
+        let options = self.detail().map(|detail| detail.options.map(|text| self.fill_template(text)));
+        definition.options = options.unwrap_or_default();
     }
 
     /// Returns the command for `bash -c`. `${files.input.NAME}` is replaced by a path, and

@@ -26,6 +26,24 @@ pub struct JobSettings<R = String> {
     pub limit: Option<String>,
 }
 
+/// Rarely used fields of a job. The store keeps them in one column, so that a new one needs no migration. `T` is a
+/// text, in a spec before its parameters are known a template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, bound(deserialize = "T: Deserialize<'de> + Default"))]
+pub struct JobOptions<T = String> {
+    /// What the job does, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<T>,
+}
+
+impl<T> JobOptions<T> {
+    /// Converts the texts.
+    pub fn map<'a, U>(&'a self, mut convert: impl FnMut(&'a T) -> U) -> JobOptions<U> {
+        let Self { description } = self;
+        JobOptions { description: description.as_ref().map(&mut convert) }
+    }
+}
+
 /// A job without its dependencies, files and user data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "R: Deserialize<'de> + Default"))]
@@ -41,7 +59,7 @@ pub struct JobDefinition<R = String> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
     /// `None`: [`Resources::DEFAULT`](crate::Resources::DEFAULT), which limits nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none", alias = "requirements")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_requirements: Option<R>,
     /// Of the jobs that are ready, those with the highest priority start first.
     #[serde(default)]
@@ -51,6 +69,8 @@ pub struct JobDefinition<R = String> {
     /// Empty for jobs of an entry of a spec: their job group has them.
     #[serde(flatten)]
     pub settings: JobSettings<R>,
+    #[serde(flatten)]
+    pub options: JobOptions,
 }
 
 impl<R> JobDefinition<R> {
@@ -72,6 +92,7 @@ impl<R> JobDefinition<R> {
                 sites: Vec::new(),
                 limit: None,
             },
+            options: JobOptions::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use windlass_core::spawn::{self, SpawnedJob};
 use windlass_store::model::{SpawnJob, SpawnRequest};
 use windlass_types::worker_messages::AttemptKey;
-use windlass_types::{JobDefinition, JobSettings};
+use windlass_types::{JobDefinition, JobOptions, JobSettings};
 
 pub(crate) fn run(ctx: &CliContext, args: &JobSpawnArgs) -> Result<CliExit, CliError> {
     let caller = calling_attempt(|name| std::env::var(name).ok())?;
@@ -76,6 +76,8 @@ struct SpawnFileJob {
     #[serde(default)]
     env: BTreeMap<String, Value>,
     invocation_script: Option<String>,
+    #[serde(flatten)]
+    options: JobOptions,
 }
 
 const fn yes() -> bool {
@@ -115,6 +117,7 @@ fn spawned_job(job: SpawnFileJob, faults: &mut Vec<String>) -> SpawnedJob {
         priority: job.priority,
         cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
         settings: JobSettings { labels: job.labels, ..JobSettings::default() },
+        options: job.options,
         ..JobDefinition::new(job.name, job.command)
     };
     SpawnedJob { definition, depends_on: job.depends_on }

@@ -220,7 +220,7 @@ impl Fixture {
                 JobGroup {
                     name: name.clone(),
                     settings: JobSettings {
-                        labels: labels.to_vec(),
+                        labels: labels.clone(),
                         limit: limit.map(str::to_owned),
                         failure_handler,
                         ..JobSettings::default()

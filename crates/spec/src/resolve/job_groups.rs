@@ -195,6 +195,10 @@ impl NameResolver<'_, '_> {
             Some(PerJobText::Same(script)) => group.invocation_script = Some(script),
             Some(PerJobText::ByJob(template)) => detail.invocation_script = Some(template),
         }
+        detail.options = more.options.map(|text| match self.compile_job_named(*text, entry) {
+            PerJobText::Same(text) => TextTemplate::from_text(&text),
+            PerJobText::ByJob(template) => template,
+        });
         let differences = VaryingSettings {
             handler: self.resolve_handler(entry, more.failure_handler),
             scheduler: self.resolve_scheduler(entry, more.scheduler),

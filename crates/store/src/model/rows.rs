@@ -10,8 +10,9 @@ use windlass_core::sizing::AttemptObservation;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::{AttemptFiles, AttemptKey, RecoveryScriptResult, StdioSettings};
 use windlass_types::{
-    Attempt, Bytes, EventId, FailureClass, FileId, JobGroup, JobGroupId, JobId, JobStatus, RequirementsId,
-    Resources, ResultId, RunId, StatusCounts, Timestamp, UserDataId, WorkUnitStatus, WorkerId, WorkflowId,
+    Attempt, Bytes, EventId, FailureClass, FileId, JobGroup, JobGroupId, JobId, JobOptions, JobStatus,
+    RequirementsId, Resources, ResultId, RunId, StatusCounts, Timestamp, UserDataId, WorkUnitStatus,
+    WorkerId, WorkflowId,
 };
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -144,6 +145,8 @@ pub struct JobRow {
     /// From the last ended attempt in the current run.
     pub return_code: Option<i32>,
     pub reason: Option<String>,
+    #[serde(flatten)]
+    pub options: JobOptions,
 }
 
 /// How a job was added to an existing workflow.

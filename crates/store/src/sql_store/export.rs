@@ -167,6 +167,7 @@ fn read_exported_job(row: &SqlRow<'_>) -> Result<ExportedJob, SqlError> {
         env: column_decoding::read_env(row, 11)?,
         parameters: column_decoding::read_json(row, 12)?.unwrap_or_default(),
         shared: SharedByGroup::default(),
+        options: column_decoding::read_json(row, 13)?.unwrap_or_default(),
         depends_on_job_ids: Vec::new(),
         depends_on_groups: Vec::new(),
         input_file_ids: Vec::new(),

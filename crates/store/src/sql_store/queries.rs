@@ -421,6 +421,7 @@ pub(crate) fn read_job_row(row: &SqlRow<'_>) -> Result<JobRow, SqlError> {
         params: column_decoding::read_json(row, 14)?.unwrap_or_default(),
         origin: read_origin(row, 15)?,
         reused_from: row.get::<Option<i64>>(16)?.map(JobId),
+        options: column_decoding::read_json(row, 17)?.unwrap_or_default(),
     })
 }
 

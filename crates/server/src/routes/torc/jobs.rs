@@ -18,7 +18,8 @@ use windlass_store::model::{
     WorkflowRow,
 };
 use windlass_types::{
-    FileId, JobDefinition, JobId, JobSettings, JobStatus, RequirementsId, UserDataId, WorkerId, WorkflowId,
+    FileId, JobDefinition, JobId, JobOptions, JobSettings, JobStatus, RequirementsId, UserDataId, WorkerId,
+    WorkflowId,
 };
 
 pub(super) fn operations() -> OperationTable {
@@ -151,6 +152,7 @@ fn parse_job(body: &JobModel, default: RequirementsId) -> ApiResult<AddJob> {
                 scheduler,
                 ..JobSettings::default()
             },
+            options: JobOptions { description: body.description.clone() },
             ..JobDefinition::new(input::check_name("a job", &body.name)?, check_command(&body.command)?)
         },
         waits_for: ids(&body.depends_on_job_ids).into_iter().map(JobId).collect(),
@@ -282,6 +284,9 @@ fn reject_fixed_changes(body: &JobModel, old: &JobModel) -> ApiResult<()> {
     if body.env.is_some() && body.env != old.env {
         return Err(ApiError::invalid("env: the environment of a job cannot change"));
     }
+    if body.description.is_some() && body.description != old.description {
+        return Err(ApiError::invalid("description: the description of a job cannot change"));
+    }
     Ok(())
 }
 
@@ -375,6 +380,7 @@ fn job_model(
         cancel_on_blocking_job_failure: Some(job.row.cancel_on_blocking_job_failure),
         compute_node_id: job.worker_id.filter(|_| is_running).map(|id| id.0),
         depends_on_job_ids: waits,
+        description: job.row.options.description,
         failure_handler_id: job.failure_handler_id,
         input_file_ids: reads,
         input_user_data_ids: takes,

@@ -115,6 +115,7 @@ impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
             params: row.params.map(|text| self.append_text(text)),
             reused_work: completion_records::render_reused_work(row.reused_work)?
                 .map(|text| self.append_text(&text)),
+            options: column_decoding::render_options(&job.options)?.map(|text| self.append_text(&text)),
         };
         self.pending.push(values);
         if self.pending.len() >= D::JOBS_PER_INSERT { self.flush() } else { Ok(()) }

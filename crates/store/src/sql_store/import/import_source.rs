@@ -115,7 +115,7 @@ impl<'e> ImportedJobGroups<'e> {
     }
 }
 
-impl<'e> ImportedJobGroup<'e> {
+impl ImportedJobGroup<'_> {
     pub(super) fn to_new_group(&self, numbers: &ImportNumbering) -> Result<JobGroup<u32>, StoreError> {
         let Self { name, shared, row } = *self;
         let settings = JobSettings {
@@ -203,6 +203,7 @@ fn resolve_job_refs(
         resource_requirements: numbers.requirements.resolve_optional(job.resource_requirements_id, &by)?,
         priority: job.priority,
         cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
+        options: job.options.clone(),
         ..JobDefinition::new(&*job.name, &*job.command)
     };
     Ok(ImportedJobRefs {

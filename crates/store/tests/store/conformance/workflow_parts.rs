@@ -10,7 +10,9 @@ use windlass_store::model::{
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
-use windlass_types::{FileId, JobDefinition, JobId, JobSettings, JobStatus, UserDataId, WorkflowId};
+use windlass_types::{
+    FileId, JobDefinition, JobId, JobOptions, JobSettings, JobStatus, UserDataId, WorkflowId,
+};
 
 fn empty(store: &dyn Store) -> WorkflowId {
     let new = NewWorkflow { name: "new", user: "ada", ..NewWorkflow::default() };
@@ -65,6 +67,7 @@ pub(crate) fn added_job_has_all_given_fields(store: &dyn Store) {
                 scheduler: Some(scheduler),
                 ..JobSettings::default()
             },
+            options: JobOptions { description: Some("All fields".into()) },
             ..new("full").definition
         },
         input_files: vec![input],
@@ -78,6 +81,7 @@ pub(crate) fn added_job_has_all_given_fields(store: &dyn Store) {
     let details = store.job(jobs[0]).unwrap().unwrap();
     assert_eq!((details.row.name.as_str(), details.row.status), ("full", JobStatus::Uninitialized));
     let defined = &full.definition;
+    assert_eq!(details.row.options, defined.options);
     assert_eq!((&details.invocation_script, &details.env), (&defined.invocation_script, &defined.env));
     assert_eq!((details.stdio, details.supports_termination), (Some(stdio), Some(true)));
     assert_eq!((details.failure_handler_id, details.scheduler_id), (Some(handler), Some(scheduler)));
