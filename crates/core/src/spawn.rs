@@ -6,18 +6,15 @@
 use crate::dependency_edges::DependencyEdgesBuilder;
 use crate::dependency_graph::JobDependencyGraph;
 use rustc_hash::FxHashMap;
+use windlass_types::JobDefinition;
 use windlass_types::worker_messages::is_reserved_variable;
 
 /// One job of the batch.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SpawnedJob<'a> {
-    pub name: &'a str,
-    pub command: &'a str,
-    pub invocation_script: Option<&'a str>,
-    /// Names and values.
-    pub env: &'a [(&'a str, &'a str)],
+#[derive(Clone, Debug, Default)]
+pub struct SpawnedJob {
+    pub definition: JobDefinition,
     /// Names of other jobs of the batch.
-    pub depends_on: &'a [&'a str],
+    pub depends_on: Vec<String>,
 }
 
 /// A valid batch. Every job of it also waits for the job that spawned it.
@@ -65,7 +62,7 @@ fn format_cycle(names: &[String]) -> String {
 
 /// Checks a batch with its lineage; returns all problems.
 pub fn check_spawn_batch(
-    jobs: &[SpawnedJob<'_>],
+    jobs: &[SpawnedJob],
     lineage: Option<&str>,
 ) -> Result<SpawnBatch, Vec<SpawnProblem>> {
     let mut faults = Vec::new();
@@ -76,45 +73,46 @@ pub fn check_spawn_batch(
         faults.push(SpawnProblem::NoLineage);
     }
     let mut numbers: FxHashMap<&str, u32> = FxHashMap::default();
-    for (number, job) in jobs.iter().enumerate() {
+    for (number, SpawnedJob { definition: job, .. }) in jobs.iter().enumerate() {
         if job.name.is_empty() {
             faults.push(SpawnProblem::NoName(number));
-        } else if numbers.insert(job.name, number as u32).is_some() {
-            faults.push(SpawnProblem::Duplicate(job.name.to_owned()));
+        } else if numbers.insert(&job.name, number as u32).is_some() {
+            faults.push(SpawnProblem::Duplicate(job.name.clone()));
         }
     }
     for job in jobs {
-        check_job_texts(job, &mut faults);
+        check_job_texts(&job.definition, &mut faults);
     }
     let depends_on: Vec<Vec<u32>> =
         jobs.iter().map(|job| resolve_dependencies(job, &numbers, &mut faults)).collect();
     if faults.is_empty()
         && let Some(cycle) = find_cycle(&depends_on)
     {
-        faults
-            .push(SpawnProblem::Cycle(cycle.iter().map(|&job| jobs[job as usize].name.to_owned()).collect()));
+        faults.push(SpawnProblem::Cycle(
+            cycle.iter().map(|&job| jobs[job as usize].definition.name.clone()).collect(),
+        ));
     }
     if faults.is_empty() { Ok(SpawnBatch { depends_on }) } else { Err(faults) }
 }
 
 /// Checks what a spec would reject too, because no process could be started with it.
-fn check_job_texts(job: &SpawnedJob<'_>, faults: &mut Vec<SpawnProblem>) {
+fn check_job_texts(job: &JobDefinition, faults: &mut Vec<SpawnProblem>) {
     // A NUL byte in a name is replaced for display.
     let shown = || job.name.replace('\0', "␀");
     if job.command.trim().is_empty() {
         faults.push(SpawnProblem::NoCommand(shown()));
     }
-    let script = job.invocation_script.unwrap_or_default();
-    for (what, text) in [("the name", job.name), ("the command", job.command), ("the script", script)] {
+    let script = job.invocation_script.as_deref().unwrap_or_default();
+    for (what, text) in [("the name", &*job.name), ("the command", &*job.command), ("the script", script)] {
         if text.contains('\0') {
             faults.push(SpawnProblem::Nul { job: shown(), what: what.to_owned() });
         }
     }
-    for &(name, value) in job.env {
+    for (name, value) in &job.env {
         if !is_variable_name(name) {
             faults.push(SpawnProblem::VariableName { job: shown(), name: name.replace('\0', "␀") });
         } else if is_reserved_variable(name) {
-            faults.push(SpawnProblem::Reserved { job: shown(), name: name.to_owned() });
+            faults.push(SpawnProblem::Reserved { job: shown(), name: name.clone() });
         } else if value.contains('\0') {
             faults.push(SpawnProblem::Nul { job: shown(), what: format!("variable `{name}`") });
         }
@@ -127,17 +125,17 @@ fn is_variable_name(name: &str) -> bool {
 }
 
 fn resolve_dependencies(
-    job: &SpawnedJob<'_>,
+    job: &SpawnedJob,
     numbers: &FxHashMap<&str, u32>,
     faults: &mut Vec<SpawnProblem>,
 ) -> Vec<u32> {
     let mut on = Vec::with_capacity(job.depends_on.len());
-    for &name in job.depends_on {
-        match numbers.get(name) {
+    for name in &job.depends_on {
+        match numbers.get(name.as_str()) {
             Some(&number) => on.push(number),
             None => faults.push(SpawnProblem::UnknownDependency {
-                job: job.name.to_owned(),
-                on: name.to_owned(),
+                job: job.definition.name.clone(),
+                on: name.clone(),
                 nearest: nearest_name(name, numbers),
             }),
         }
@@ -168,13 +166,26 @@ mod tests {
     use super::*;
 
     fn checked(jobs: &[(&str, &[&str])]) -> Result<Vec<Vec<u32>>, Vec<String>> {
-        let jobs: Vec<SpawnedJob<'_>> =
-            jobs.iter().map(|&(name, depends_on)| SpawnedJob { name, depends_on, ..good("") }).collect();
+        let jobs: Vec<SpawnedJob> = jobs
+            .iter()
+            .map(|(name, depends_on)| SpawnedJob {
+                depends_on: depends_on.iter().map(|&on| on.to_owned()).collect(),
+                ..spawned(good(name))
+            })
+            .collect();
         Ok(check_spawn_batch(&jobs, None).map_err(|faults| told(&faults))?.depends_on)
     }
 
-    fn good(name: &str) -> SpawnedJob<'_> {
-        SpawnedJob { name, command: "true", ..SpawnedJob::default() }
+    fn good(name: &str) -> JobDefinition {
+        JobDefinition::new(name, "true")
+    }
+
+    fn spawned(definition: JobDefinition) -> SpawnedJob {
+        SpawnedJob { definition, depends_on: Vec::new() }
+    }
+
+    fn with_variable(name: &str, value: &str) -> JobDefinition {
+        JobDefinition { env: vec![(name.to_owned(), value.to_owned())], ..good("j") }
     }
 
     fn told(faults: &[SpawnProblem]) -> Vec<String> {
@@ -188,29 +199,28 @@ mod tests {
         let nul = |what: &str| {
             format!("{what} of job `j` contains a NUL byte, which cannot be passed to a program")
         };
-        let env = |env| SpawnedJob { env, ..good("j") };
         for (job, fault) in [
-            (SpawnedJob { command: " \n", ..good("j") }, "job `j` has no command".to_owned()),
-            (SpawnedJob { command: "a\0b", ..good("j") }, nul("the command")),
-            (SpawnedJob { invocation_script: Some("\0"), ..good("j") }, nul("the script")),
-            (env(&[("A=B", "1")]), no_variable("A=B")),
-            (env(&[("", "1")]), no_variable("")),
-            (env(&[("1A", "1")]), no_variable("1A")),
-            (env(&[("A\0", "1")]), no_variable("A␀")),
-            (env(&[("A", "\0")]), nul("variable `A`")),
+            (JobDefinition { command: " \n".to_owned(), ..good("j") }, "job `j` has no command".to_owned()),
+            (JobDefinition { command: "a\0b".to_owned(), ..good("j") }, nul("the command")),
+            (JobDefinition { invocation_script: Some("\0".to_owned()), ..good("j") }, nul("the script")),
+            (with_variable("A=B", "1"), no_variable("A=B")),
+            (with_variable("", "1"), no_variable("")),
+            (with_variable("1A", "1"), no_variable("1A")),
+            (with_variable("A\0", "1"), no_variable("A␀")),
+            (with_variable("A", "\0"), nul("variable `A`")),
             (
-                env(&[("WINDLASS_X", "1")]),
+                with_variable("WINDLASS_X", "1"),
                 "job `j` sets the variable `WINDLASS_X`, which Windlass sets itself; choose another name"
                     .to_owned(),
             ),
         ] {
-            assert_eq!(told(&check_spawn_batch(&[job], Some("rounds")).unwrap_err()), [fault]);
+            assert_eq!(told(&check_spawn_batch(&[spawned(job)], Some("rounds")).unwrap_err()), [fault]);
         }
-        let hidden = told(&check_spawn_batch(&[good("a\0")], None).unwrap_err());
+        let hidden = told(&check_spawn_batch(&[spawned(good("a\0"))], None).unwrap_err());
         assert_eq!(hidden, ["the name of job `a␀` contains a NUL byte, which cannot be passed to a program"]);
-        let empty = told(&check_spawn_batch(&[good("a")], Some(" ")).unwrap_err());
+        let empty = told(&check_spawn_batch(&[spawned(good("a"))], Some(" ")).unwrap_err());
         assert_eq!(empty, ["the lineage is empty; leave it out, or give it a name"]);
-        assert!(check_spawn_batch(&[SpawnedJob { env: &[("_A1", "")], ..good("a") }], None).is_ok());
+        assert!(check_spawn_batch(&[spawned(with_variable("_A1", ""))], None).is_ok());
     }
 
     #[test]

@@ -247,7 +247,7 @@ fn load_usual_duration(
         return Ok(None);
     }
     let Some(kind) =
-        store.job_groups(workflow.id)?.into_iter().find(|kind| Some(&kind.name) == job.kind.as_ref())
+        store.job_groups(workflow.id)?.into_iter().find(|kind| Some(&kind.group.name) == job.kind.as_ref())
     else {
         return Ok(None);
     };

@@ -108,7 +108,7 @@ fn gather_job_groups(
     which: &JobGroupFilter<'_>,
 ) -> Result<Vec<JobGroupUsage>, StoreError> {
     let kinds: HashMap<String, JobGroupId> =
-        store.job_groups(row.id)?.into_iter().map(|kind| (kind.name, kind.id)).collect();
+        store.job_groups(row.id)?.into_iter().map(|kind| (kind.group.name, kind.id)).collect();
     let sets: HashMap<String, Resources> =
         store.requirements(row.id)?.into_iter().map(|set| (set.name, set.resources)).collect();
     let mut classes: Vec<JobGroupUsage> = Vec::new();

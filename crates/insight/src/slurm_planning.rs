@@ -58,13 +58,13 @@ pub fn entry_demands(workflow: &ResolvedWorkflow<'_>) -> Vec<EntryDemand> {
         let place = *places.entry(key).or_insert_with(|| {
             let requirements = job.requirements.map(|number| &workflow.requirements()[number as usize]);
             let kind = job.group.map(|number| &workflow.job_groups()[number as usize]);
-            let scheduler = kind.and_then(|kind| kind.scheduler);
+            let scheduler = kind.and_then(|kind| kind.settings.scheduler);
             let demand = AllocationDemand {
                 requirements: requirements.map(|set| set.name.clone()),
                 resources: requirements.map_or(Resources::DEFAULT, |set| set.resources),
                 level,
                 names: vec![workflow.entry_name(job.entry()).to_owned()],
-                labels: kind.map(|kind| kind.labels.clone()).unwrap_or_default(),
+                labels: kind.map(|kind| kind.settings.labels.clone()).unwrap_or_default(),
                 scheduler: scheduler.map(|number| workflow.schedulers()[number as usize].name.clone()),
                 ..AllocationDemand::default()
             };

@@ -5,13 +5,12 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_spec::{ResolvedFile, ResolvedJob, ResolvedJobGroup, ResolvedUserData, ResolvedWorkflow};
+use windlass_spec::{ResolvedFile, ResolvedJob, ResolvedUserData, ResolvedWorkflow};
 use windlass_store::model::{
-    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewJobGroup, NewRequirements,
-    NewUserData, NewWorkflow,
+    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewRequirements, NewUserData, NewWorkflow,
 };
 use windlass_store::{Store, StoreError};
-use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
+use windlass_types::{JobDefinition, JobId, JobStatus, Timestamp, WorkflowId};
 
 /// Settings that are not in the spec.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +38,6 @@ pub fn create_workflow(
         .iter()
         .map(|r| NewRequirements { name: &r.name, resources: r.resources })
         .collect();
-    let kinds: Vec<NewJobGroup<'_>> = workflow.job_groups().iter().map(new_job_group).collect();
     let actions: Vec<NewAction<'_>> =
         workflow.actions().iter().map(|a| NewAction { action: &a.action, jobs: &a.jobs }).collect();
     let new = NewWorkflow {
@@ -56,28 +54,11 @@ pub fn create_workflow(
         requirements: &requirements,
         failure_handlers: workflow.failure_handlers(),
         schedulers: workflow.schedulers(),
-        job_groups: &kinds,
+        job_groups: workflow.job_groups(),
         actions: &actions,
         edges: &dependency_edges(workflow),
     };
     store.create_workflow(&new, &mut SpecJobSource::new(workflow, reused), now)
-}
-
-fn new_job_group(kind: &ResolvedJobGroup) -> NewJobGroup<'_> {
-    NewJobGroup {
-        name: &kind.name,
-        env: &kind.env,
-        invocation_script: kind.invocation_script.as_deref(),
-        stdio: kind.stdio,
-        supports_termination: kind.supports_termination,
-        failure_handler: kind.failure_handler,
-        scheduler: kind.scheduler,
-        labels: &kind.labels,
-        sites: &kind.sites,
-        limit: kind.limit.as_deref(),
-        elects_site: false,
-        parameters: &kind.parameters,
-    }
 }
 
 /// Results of an earlier workflow that are reused.
@@ -113,14 +94,12 @@ struct SpecJobSource<'w> {
     /// Buffers of the item that was passed last.
     file: Option<ResolvedFile<'w>>,
     data: Option<ResolvedUserData<'w>>,
-    buffers: JobBuffers<'w>,
+    buffers: JobBuffers,
 }
 
 #[derive(Debug, Default)]
-struct JobBuffers<'w> {
-    command: Cow<'w, str>,
-    env: Vec<(String, String)>,
-    invocation_script: Option<String>,
+struct JobBuffers {
+    definition: JobDefinition<u32>,
     params: Option<String>,
     input_files: Vec<u32>,
     output_files: Vec<u32>,
@@ -176,16 +155,10 @@ impl JobSource for SpecJobSource<'_> {
         let reused = self.reused.and_then(|reused| reused.job(number));
         self.buffers.fill(&job, self.first_user_data);
         Some(NewJob {
-            name: job.name,
-            command: &self.buffers.command,
-            env: &self.buffers.env,
-            invocation_script: self.buffers.invocation_script.as_deref(),
+            definition: Cow::Borrowed(&self.buffers.definition),
             params: self.buffers.params.as_deref(),
             job_group: job.group,
-            requirements: job.requirements,
             unit: None,
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status: if reused.is_some() { JobStatus::Completed } else { initial_status(&job, self.reused) },
             reused_from: reused.map(|job| job.from),
             reused_work: reused.and_then(|job| job.work.as_ref()),
@@ -197,11 +170,9 @@ impl JobSource for SpecJobSource<'_> {
     }
 }
 
-impl<'w> JobBuffers<'w> {
-    fn fill(&mut self, job: &ResolvedJob<'w>, first_user_data: i64) {
-        self.command = job.command(first_user_data);
-        self.env = job.env();
-        self.invocation_script = job.invocation_script();
+impl JobBuffers {
+    fn fill(&mut self, job: &ResolvedJob<'_>, first_user_data: i64) {
+        job.fill_definition(&mut self.definition, first_user_data);
         self.params = params_json(job);
         refill_numbers(&mut self.input_files, job.input_files());
         refill_numbers(&mut self.output_files, job.output_files());
@@ -262,6 +233,7 @@ jobs:
   - {name: first, command: 'true'}
   - name: 'j{i}_{x}'
     command: 'cp ${files.output.f{i}} ${user_data.input.u}'
+    description: 'Copies file {i}'
     depends_on: [first]
     env: {I: '{i}', SAME: s}
     parameters: {i: '1:2', x: [0.5]}
@@ -280,8 +252,9 @@ jobs:
         let first = source.next_job().unwrap();
         assert_eq!((first.status, first.job_group, first.params), (JobStatus::Ready, None, None));
         let second = source.next_job().unwrap();
-        assert_eq!((second.name, second.command), ("j1_0.5", "cp out/1 70"));
-        assert_eq!(second.env, [("I".to_owned(), "1".to_owned())]);
+        assert_eq!((&*second.definition.name, &*second.definition.command), ("j1_0.5", "cp out/1 70"));
+        assert_eq!(second.definition.options.description.as_deref(), Some("Copies file 1"));
+        assert_eq!(second.definition.env, [("I".to_owned(), "1".to_owned())]);
         assert_eq!((second.status, second.job_group), (JobStatus::Blocked, Some(0)));
         assert_eq!(second.params, Some(r#"{"i":1,"x":0.5}"#));
         assert_eq!((second.output_files, second.input_user_data), (&[0][..], &[0][..]));

@@ -49,9 +49,7 @@ pub use model::{RequirementsSpec, WorkflowSpec};
 pub use parameters::ParameterValue;
 pub use reformat::reformat_spec;
 pub use resolve::ResolvedAction;
-pub use resolved_workflow::{
-    ResolvedFile, ResolvedJob, ResolvedJobGroup, ResolvedUserData, ResolvedWorkflow,
-};
+pub use resolved_workflow::{ResolvedFile, ResolvedJob, ResolvedUserData, ResolvedWorkflow};
 pub use source::SourceSpan;
 pub use suggest::nearest_name;
 

@@ -4,9 +4,9 @@
 use crate::source::SourceSpan;
 use crate::text_store::{TextRef, TextStore};
 use serde::Deserialize;
-use windlass_types::Resources;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
+use windlass_types::{JobOptions, Resources};
 
 /// A workflow spec, decoded but not expanded: templates are kept as written, names are not resolved.
 #[derive(Clone, Debug)]
@@ -116,6 +116,7 @@ pub(crate) struct JobSpec {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RareJobFields {
     pub(crate) invocation_script: Option<NamedText>,
+    pub(crate) options: JobOptions<NamedText>,
     pub(crate) supports_termination: Option<bool>,
     pub(crate) failure_handler: Option<NamedText>,
     pub(crate) scheduler: Option<NamedText>,

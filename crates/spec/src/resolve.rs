@@ -31,13 +31,13 @@ use crate::expand::{
 };
 use crate::model::{ListRange, NamedText, WorkflowSpec};
 use crate::name_index::NameIndex;
-use crate::resolved_workflow::ResolvedJobGroup;
 use crate::source::SourceSpan;
 use crate::suggest::NameSuggester;
 use crate::template::TextTemplate;
 use regexes::NamePatterns;
 use relations::RelationLists;
 use rustc_hash::{FxHashMap, FxHashSet};
+use windlass_types::JobGroup;
 
 /// Marks an empty list in [`SharedListSlots`].
 const NO_LIST: u32 = u32::MAX;
@@ -134,7 +134,7 @@ pub(crate) struct ResolvedSpec {
     pub(crate) details: Vec<Option<Box<EntryDetail>>>,
     /// The requirement of each of [`WorkflowSpec::requirement_names`].
     pub(crate) requirements: Vec<u32>,
-    pub(crate) job_groups: Vec<ResolvedJobGroup>,
+    pub(crate) job_groups: Vec<JobGroup<u32>>,
     pub(crate) files: Vec<Option<Box<FileTemplates>>>,
     pub(crate) user_data: Vec<Option<Box<DataTemplates>>>,
     pub(crate) texts: ResolvedWorkflowSettings,
@@ -258,7 +258,7 @@ struct NameResolver<'a, 's> {
     handler_index: NameIndex,
     scheduler_index: NameIndex,
     /// The job groups of entries without parameters, with the numbers in their names masked.
-    single_job_groups: FxHashMap<ResolvedJobGroup, u32>,
+    single_job_groups: FxHashMap<JobGroup<u32>, u32>,
     /// The names of job groups that several entries share.
     shared_group_names: FxHashSet<String>,
     /// The numbers of the limits that jobs use.

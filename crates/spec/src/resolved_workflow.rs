@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
+use windlass_types::{JobDefinition, JobGroup};
 
 /// A workflow as described by its spec file. Borrows from the text of the file.
 ///
@@ -21,31 +22,6 @@ pub struct ResolvedWorkflow<'s> {
     expanded: ExpandedSpec,
     resolved: ResolvedSpec,
     warnings: SpecDiagnostics,
-}
-
-/// The common settings of the jobs of one entry; plain jobs have no group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ResolvedJobGroup {
-    /// As written: `solve_{nu:.2f}`. Entries without parameters share a job group if their settings are equal and
-    /// their names differ only in numbers: `solve_#`.
-    pub name: String,
-    /// In addition to [`ResolvedWorkflow::env`]; only the variables that are the same for all jobs. A job without
-    /// parameters has its own.
-    pub env: Vec<(String, String)>,
-    pub invocation_script: Option<String>,
-    pub stdio: Option<StdioSettings>,
-    pub supports_termination: Option<bool>,
-    /// Index into [`ResolvedWorkflow::failure_handlers`].
-    pub failure_handler: Option<u32>,
-    /// Index into [`ResolvedWorkflow::schedulers`].
-    pub scheduler: Option<u32>,
-    pub labels: Vec<String>,
-    /// Sites where the jobs may run; empty: anywhere.
-    pub sites: Vec<String>,
-    /// One of [`WorkflowSettings::limits`].
-    pub limit: Option<String>,
-    /// The names of their parameters, as in [`ResolvedJob::parameters`].
-    pub parameters: Vec<String>,
 }
 
 /// A job of a [`ResolvedWorkflow`].
@@ -131,7 +107,7 @@ impl<'s> ResolvedWorkflow<'s> {
         &self.resolved.actions
     }
 
-    pub fn job_groups(&self) -> &[ResolvedJobGroup] {
+    pub fn job_groups(&self) -> &[JobGroup<u32>] {
         &self.resolved.job_groups
     }
 
@@ -254,6 +230,26 @@ impl<'a> ResolvedJob<'a> {
         self.member.entry as usize
     }
 
+    /// Replaces a definition by that of this job; its buffers are reused. The settings are those of its job group.
+    pub fn fill_definition(&self, definition: &mut JobDefinition<u32>, first_user_data_id: i64) {
+        definition.name.clear();
+        definition.name.push_str(self.name);
+        match self.command(first_user_data_id) {
+            Cow::Owned(command) => definition.command = command,
+            Cow::Borrowed(command) => {
+                definition.command.clear();
+                definition.command.push_str(command);
+            }
+        }
+        definition.invocation_script = self.invocation_script();
+        definition.env = self.env();
+        definition.resource_requirements = self.requirements;
+        definition.priority = self.priority;
+        definition.cancel_on_blocking_job_failure = self.cancel_on_blocking_job_failure;
+        let options = self.detail().map(|detail| detail.options.map(|text| self.fill_template(text)));
+        definition.options = options.unwrap_or_default();
+    }
+
     /// Returns the command for `bash -c`. `${files.input.NAME}` is replaced by a path, and
     /// `${user_data.input.NAME}` by the id of the user data, whose ids start at `first_user_data_id`.
     pub fn command(&self, first_user_data_id: i64) -> Cow<'a, str> {
@@ -301,7 +297,7 @@ impl<'a> ResolvedJob<'a> {
         self.detail()?.invocation_script.as_ref().map(|template| self.fill_template(template))
     }
 
-    /// In the order of [`ResolvedJobGroup::parameters`].
+    /// In the order of [`JobGroup::parameters`].
     pub fn parameters(&self) -> Vec<(&'a str, ParameterValue<'a>)> {
         self.bindings().map_or_else(Vec::new, |bindings| bindings.pairs(self.member.index).collect())
     }

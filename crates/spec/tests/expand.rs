@@ -6,6 +6,7 @@ use windlass_spec::{
     DiagnosticStyle, NoAttachments, ParameterValue, ResolvedJob, ResolvedWorkflow, SpecAttachments,
     SpecDiagnostics, SpecSource, load_spec,
 };
+use windlass_types::JobSettings;
 
 /// Files beside the spec, in memory.
 struct Files(HashMap<&'static str, &'static str>);
@@ -210,7 +211,7 @@ actions:
     let kind = &workflow.job_groups()[0];
     assert_eq!(kind.invocation_script.as_deref(), Some("srun -A ada"));
     assert_eq!(job.env(), [("WHO".to_owned(), "ada".to_owned()), ("CONST".to_owned(), "c".to_owned())]);
-    assert_eq!(kind.failure_handler, Some(0));
+    assert_eq!(kind.settings.failure_handler, Some(0));
     assert_eq!(workflow.actions()[0].action.commands, ["mkdir runs/1.10"]);
     assert!(kind.env.is_empty() && job.invocation_script().is_none());
 }
@@ -245,8 +246,11 @@ jobs:
                 job.env()[0].1.clone(),
                 job.invocation_script(),
                 job.requirements,
-                kind.failure_handler,
-                format!("{} {} {}", kind.labels.join(), kind.sites.join(), kind.limit.as_deref().unwrap()),
+                kind.settings.failure_handler,
+                {
+                    let JobSettings { labels, sites, limit, .. } = &kind.settings;
+                    format!("{} {} {}", labels.join(), sites.join(), limit.as_deref().unwrap())
+                },
             )
         })
         .collect();

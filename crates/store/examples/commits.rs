@@ -15,7 +15,8 @@ use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{ChangeBatch, Store, WorkerStore as _};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage, ProcessExit};
 use windlass_types::{
-    Attempt, Bytes, Capacity, JobId, JobStatus, RunId, SystemClock, Timestamp, WorkerId, WorkflowId,
+    Attempt, Bytes, Capacity, JobDefinition, JobId, JobStatus, RunId, SystemClock, Timestamp, WorkerId,
+    WorkflowId,
 };
 
 const RUN: RunId = RunId(1);
@@ -179,7 +180,7 @@ fn create_named(
         .collect();
     let command = "echo hello from this job; sleep 0.01";
     let mut rows =
-        InMemoryJobSource::new(names.iter().map(|name| NewJob { name, command, ..NewJob::default() }));
+        InMemoryJobSource::new(names.iter().map(|name| NewJob::from(JobDefinition::new(&**name, command))));
     store.create_workflow(&workflow, &mut rows, SystemClock.now())
 }
 

@@ -201,6 +201,7 @@ pub(crate) struct JobValues {
     pub(crate) env: Option<TextRange>,
     pub(crate) params: Option<TextRange>,
     pub(crate) reused_work: Option<TextRange>,
+    pub(crate) options: Option<TextRange>,
 }
 
 pub(crate) type TextRange = std::ops::Range<usize>;
@@ -208,18 +209,35 @@ pub(crate) type TextRange = std::ops::Range<usize>;
 impl JobValues {
     pub(crate) const PLAIN_COLUMNS: [&'static str; 6] =
         ["status", "priority", "cancel_on_blocking_job_failure", "requirements_id", "name", "command"];
-    pub(crate) const EXTRA_COLUMNS: [&'static str; 7] =
-        ["job_group_id", "has_files", "reused_from", "invocation_script", "env", "params", "reused_work"];
+    pub(crate) const EXTRA_COLUMNS: [&'static str; 8] = [
+        "job_group_id",
+        "has_files",
+        "reused_from",
+        "invocation_script",
+        "env",
+        "params",
+        "reused_work",
+        "options",
+    ];
 
     /// Whether the job has only the columns that most jobs of a large workflow have; a shorter statement saves
     /// time.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { job_group, has_files, reused_from, invocation_script, env, params, reused_work, .. } =
-            self;
+        let Self {
+            job_group,
+            has_files,
+            reused_from,
+            invocation_script,
+            env,
+            params,
+            reused_work,
+            options,
+            ..
+        } = self;
         job_group.is_none()
             && !has_files
             && reused_from.is_none()
-            && [invocation_script, env, params, reused_work].into_iter().all(Option::is_none)
+            && [invocation_script, env, params, reused_work, options].into_iter().all(Option::is_none)
     }
 
     /// In the order of [`Self::PLAIN_COLUMNS`].
@@ -235,7 +253,7 @@ impl JobValues {
     }
 
     /// In the order of [`Self::EXTRA_COLUMNS`].
-    pub(crate) fn extra_values<'t>(&self, texts: &'t str) -> [SqlValue<'t>; 7] {
+    pub(crate) fn extra_values<'t>(&self, texts: &'t str) -> [SqlValue<'t>; 8] {
         let text = |stretch: &Option<TextRange>| {
             stretch.clone().map_or(SqlValue::Null, |stretch| SqlValue::Text(&texts[stretch]))
         };
@@ -247,6 +265,7 @@ impl JobValues {
             text(&self.env),
             text(&self.params),
             text(&self.reused_work),
+            text(&self.options),
         ]
     }
 }

@@ -11,6 +11,7 @@ mod digest;
 mod failure;
 pub mod failure_commands;
 mod id;
+mod job_definition;
 mod lumi_mask;
 pub mod payload;
 pub mod requests;
@@ -38,6 +39,7 @@ pub use id::{
     AllocationId, Attempt, EventId, FileId, JobGroupId, JobId, RequirementsId, ResultId, RunId, UserDataId,
     WorkerId, WorkflowId,
 };
+pub use job_definition::{JobDefinition, JobGroup, JobOptions, JobSettings};
 pub use lumi_mask::LumiMask;
 pub use resource_growth::{GrowableQuantity, ParseGrowthError, ParseRatioError, Ratio, ResourceGrowth};
 pub use resources::{Capacity, Resources};

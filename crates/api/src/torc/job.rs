@@ -26,6 +26,9 @@ pub struct JobModel {
     pub compute_node_id: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depends_on_job_ids: Option<Vec<i64>>,
+    /// What the job does, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -90,8 +90,8 @@ adds no job twice. The file, in any format of a spec, contains:
     - name: refine_1
       command: ./refine 1
       depends_on: [...]          jobs in this file to wait for; every new job waits for the job that adds it
-      resource_requirements:     as in the spec, as are priority, labels, env, invocation_script and
-                                 cancel_on_blocking_job_failure
+      resource_requirements:     as in the spec, as are description, priority, labels, env,
+                                 invocation_script and cancel_on_blocking_job_failure
   lineage: refinement            name of the sequence of iterations; default: name of its first job
   state: {...}                   any value, stored as user data of each iteration
 

@@ -21,7 +21,7 @@ use windlass_store::model::{
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, RequestedJobChanges,
 };
-use windlass_types::{Bytes, JobId, RequirementsId, Resources, WorkflowId};
+use windlass_types::{Bytes, JobDefinition, JobId, RequirementsId, Resources, WorkflowId};
 
 /// Maximum number of jobs named in a confirmation prompt.
 const MAX_NAMED: usize = 5;
@@ -66,11 +66,13 @@ pub(crate) fn create_job(ctx: &CliContext, args: &CreateJobArgs) -> Result<CliEx
             .map(|name| edit_objects::find_file_id(&*store, &workflow, name))
             .collect::<Result<_, _>>()
     };
+    let requirements = requirements.map(|name| find_requirements_id(&*store, &workflow, name)).transpose()?;
     let job = AddJob {
-        name: args.name.clone(),
-        command: args.command.clone(),
-        requirements: requirements.map(|name| find_requirements_id(&*store, &workflow, name)).transpose()?,
-        priority: args.priority,
+        definition: JobDefinition {
+            resource_requirements: requirements.map(|id| id.0),
+            priority: args.priority,
+            ..JobDefinition::new(&*args.name, &*args.command)
+        },
         waits_for: find_jobs(&*store, &workflow, &args.blocking_job_ids)?.iter().map(|job| job.id).collect(),
         input_files: files(&args.input_file_ids)?,
         output_files: files(&args.output_file_ids)?,
@@ -108,7 +110,10 @@ pub(crate) fn create_jobs_from_file(ctx: &CliContext, args: &CreateJobsArgs) -> 
     let requirements = requirements_for(ctx, &*store, workflow.id, first, args)?;
     let jobs: Vec<AddJob> = (first..)
         .zip(commands)
-        .map(|(n, command)| AddJob { name: job_name(n), command, requirements, ..AddJob::default() })
+        .map(|(n, command)| {
+            let resource_requirements = requirements.map(|id| id.0);
+            JobDefinition { resource_requirements, ..JobDefinition::new(job_name(n), command) }.into()
+        })
         .collect();
     let added = store.add_jobs(workflow.id, &jobs, now)?;
     if ctx.ui.wants_json() {

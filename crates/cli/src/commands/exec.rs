@@ -9,6 +9,7 @@ use crate::spec_file;
 use std::io::Read as _;
 use std::path::Path;
 use windlass_store::model::{InMemoryJobSource, NewJob, NewWorkflow};
+use windlass_types::JobDefinition;
 use windlass_types::settings::{
     JobMonitorScope, MonitoringGranularity, NodeMonitorScope, ResourceMonitor, WorkflowSettings,
 };
@@ -35,8 +36,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError
         settings: settings.as_ref(),
         ..NewWorkflow::default()
     };
-    let jobs =
-        names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
+    let jobs = names.into_iter().zip(commands);
+    let jobs = jobs.map(|(name, command)| NewJob::from(JobDefinition::new(name, command)));
     let workflow = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), ctx.clock.now())?;
     run_locally(ctx, &store, workflow, EarlierFailuresPolicy::Keep, &args.machine)
 }

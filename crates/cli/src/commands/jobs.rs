@@ -46,6 +46,7 @@ pub(crate) const FIELDS: &[ListField<JobListRow>] = &[
     ListField::new("reason", |row: &JobListRow| row.job.reason.as_ref().into()),
     ListField::new("command", |row: &JobListRow| (&row.job.command).into())
         .column(TableColumn::flexible("COMMAND")),
+    ListField::new("description", |row: &JobListRow| row.job.options.description.as_ref().into()),
     ListField::new("priority", |row: &JobListRow| row.job.priority.into()),
     ListField::new("cancel_on_blocking_job_failure", |row: &JobListRow| {
         row.job.cancel_on_blocking_job_failure.into()

@@ -9,9 +9,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use windlass_core::spawn::{self, SpawnBatch, SpawnProblem, SpawnedJob};
+use windlass_core::spawn::{self, SpawnedJob};
 use windlass_store::model::{SpawnJob, SpawnRequest};
 use windlass_types::worker_messages::AttemptKey;
+use windlass_types::{JobDefinition, JobOptions, JobSettings};
 
 pub(crate) fn run(ctx: &CliContext, args: &JobSpawnArgs) -> Result<CliExit, CliError> {
     let caller = calling_attempt(|name| std::env::var(name).ok())?;
@@ -75,6 +76,8 @@ struct SpawnFileJob {
     #[serde(default)]
     env: BTreeMap<String, Value>,
     invocation_script: Option<String>,
+    #[serde(flatten)]
+    options: JobOptions,
 }
 
 const fn yes() -> bool {
@@ -92,13 +95,12 @@ fn read_spawn_file(file: &SpecFile) -> Result<SpawnFile, CliError> {
 
 fn spawn_request(caller: AttemptKey, written: SpawnFile, name: &str) -> Result<SpawnRequest, CliError> {
     let mut faults = Vec::new();
-    let environments: Vec<Vec<(String, String)>> =
-        written.jobs.iter().map(|job| job_environment(job, &mut faults)).collect();
-    match check_spawn_file(&written, &environments) {
+    let jobs: Vec<SpawnedJob> = written.jobs.into_iter().map(|job| spawned_job(job, &mut faults)).collect();
+    match spawn::check_spawn_batch(&jobs, written.lineage.as_deref()) {
         Ok(batch) if faults.is_empty() => {
-            let parts = written.jobs.into_iter().zip(batch.depends_on).zip(environments);
-            let jobs = parts.map(|((job, depends_on), env)| spawn_job(job, depends_on, env)).collect();
-            Ok(SpawnRequest { caller, lineage: written.lineage, state: written.state, jobs })
+            let jobs = jobs.into_iter().zip(batch.depends_on);
+            let jobs = jobs.map(|(job, depends_on)| SpawnJob { definition: job.definition, depends_on });
+            Ok(SpawnRequest { caller, lineage: written.lineage, state: written.state, jobs: jobs.collect() })
         }
         checked => {
             faults.extend(checked.err().iter().flatten().map(ToString::to_string));
@@ -107,42 +109,18 @@ fn spawn_request(caller: AttemptKey, written: SpawnFile, name: &str) -> Result<S
     }
 }
 
-fn check_spawn_file(
-    written: &SpawnFile,
-    environments: &[Vec<(String, String)>],
-) -> Result<SpawnBatch, Vec<SpawnProblem>> {
-    let depends: Vec<Vec<&str>> =
-        written.jobs.iter().map(|job| job.depends_on.iter().map(String::as_str).collect()).collect();
-    let env: Vec<Vec<(&str, &str)>> = environments.iter().map(|env| to_pairs(env)).collect();
-    let jobs = written.jobs.iter().zip(&depends).zip(&env);
-    let batch: Vec<SpawnedJob<'_>> = jobs
-        .map(|((job, depends_on), env)| SpawnedJob {
-            name: &job.name,
-            command: &job.command,
-            invocation_script: job.invocation_script.as_deref(),
-            env,
-            depends_on,
-        })
-        .collect();
-    spawn::check_spawn_batch(&batch, written.lineage.as_deref())
-}
-
-fn to_pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {
-    env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
-}
-
-fn spawn_job(job: SpawnFileJob, depends_on: Vec<u32>, env: Vec<(String, String)>) -> SpawnJob {
-    SpawnJob {
-        name: job.name,
-        command: job.command,
-        depends_on,
+fn spawned_job(job: SpawnFileJob, faults: &mut Vec<String>) -> SpawnedJob {
+    let definition = JobDefinition {
+        env: job_environment(&job, faults),
+        invocation_script: job.invocation_script,
         resource_requirements: job.resource_requirements,
         priority: job.priority,
-        labels: job.labels,
         cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-        env,
-        invocation_script: job.invocation_script,
-    }
+        settings: JobSettings { labels: job.labels, ..JobSettings::default() },
+        options: job.options,
+        ..JobDefinition::new(job.name, job.command)
+    };
+    SpawnedJob { definition, depends_on: job.depends_on }
 }
 
 /// A variable is a text, even if written as a number; any other value is an error.

@@ -173,8 +173,9 @@ pub(crate) fn list_job_handlers(ctx: &CliContext, args: &JobsRequirementsArgs) -
     let (workflow, jobs) = load_jobs(&*store, args)?;
     let kinds = store.job_groups(workflow.id)?;
     let handler = |job: &JobRow| {
-        let kind: Option<&JobGroupRow> = kinds.iter().find(|kind| Some(&kind.name) == job.kind.as_ref());
-        kind.and_then(|kind| kind.failure_handler.clone())
+        let kind: Option<&JobGroupRow> =
+            kinds.iter().find(|kind| Some(&kind.group.name) == job.kind.as_ref());
+        kind.and_then(|kind| kind.group.settings.failure_handler.clone())
     };
     let rows = jobs.into_iter().map(|job| JobHandlerRow { handler: handler(&job), job });
     print_objects(ctx, &workflow, ListFields::new(JOB_HANDLER_FIELDS), rows.collect(), &args.page)

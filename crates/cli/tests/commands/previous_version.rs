@@ -29,7 +29,7 @@ fn count_runs(output: &Output, job: &str) -> usize {
 #[test]
 fn schema_14_database_is_migrated_and_workflow_completes() {
     let sandbox = sandbox_of_schema_14();
-    sandbox.windlass(&["db", "migrate"]).exits(0).prints("15");
+    sandbox.windlass(&["db", "migrate"]).exits(0).prints("16");
     sandbox.windlass(&["status"]).exits(0).prints("3 of 5 jobs completed");
     sandbox.windlass(&["failures"]).exits(0).prints("exit code 7");
     sandbox.write("repaired", "");

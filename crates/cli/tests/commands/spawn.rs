@@ -13,7 +13,7 @@ fn spawned_jobs_run_after_their_job() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "next.yaml",
-        "lineage: rounds\nstate: {best: 0.5}\njobs:\n  - {name: part_1, command: echo one > one}\n  \
+        "lineage: rounds\nstate: {best: 0.5}\njobs:\n  - {name: part_1, command: echo one > one, description: The first part}\n  \
          - {name: sum, command: cat one > sum, depends_on: [part_1]}\n",
     );
     let spec = "name: grow\njobs:\n  - {name: seed, command: 'windlass jobs spawn next.yaml -f json > said; \
@@ -29,6 +29,7 @@ fn spawned_jobs_run_after_their_job() {
     let jobs = sandbox.json(&["jobs"]);
     assert_eq!(jobs.as_array().unwrap().len(), 3);
     assert_eq!(jobs[2]["origin"], "spawn");
+    assert_eq!((&jobs[1]["description"], &jobs[2]["description"]), (&"The first part".into(), &Value::Null));
 }
 
 #[test]

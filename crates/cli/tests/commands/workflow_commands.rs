@@ -96,6 +96,7 @@ fn json_has_stable_field_names() {
             "command",
             "status",
             "attempt_id",
+            "description",
             "priority",
             "cancel_on_blocking_job_failure",
             "resource_requirements",

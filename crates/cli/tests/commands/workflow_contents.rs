@@ -18,6 +18,7 @@ failure_handlers: [{name: again, rules: [{exit_codes: [3], max_retries: 2}]}]
 actions: [{trigger_type: on_workflow_start, action_type: run_commands, commands: [echo hello]}]
 jobs:
   - name: clean
+    description: Removes invalid rows
     command: mkdir -p out && cp in/raw.csv out/clean.csv
     input_files: [raw]
     output_files: [clean]
@@ -280,6 +281,10 @@ fn workflow_is_exported_and_imported() {
     let with_results = sandbox.json(&["workflows", "import", "parts.json", "--name", "copy"]);
     assert_eq!(with_results, json!({"workflow_id": 2, "name": "copy", "jobs": 2}));
     assert_eq!(sandbox.json(&["status", "copy"])["state"], "completed");
+    for workflow in ["1", "2"] {
+        assert_eq!(sandbox.json(&["jobs", "list", workflow])[0]["description"], "Removes invalid rows");
+    }
+    sandbox.windlass(&["jobs", "get", "1"]).exits(0).prints("Removes invalid rows");
     sandbox
         .windlass(&["workflows", "import", "parts.json", "--skip-results"])
         .exits(0)

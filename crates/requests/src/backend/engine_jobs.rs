@@ -3,16 +3,17 @@
 use super::role_retries::{RoleRetrySettings, quote_shell_word};
 use crate::planned_run_units::{PlannedRunUnits, PlannedUnitJobs, manifest_path};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::failure_handlers::RequestRetryPolicy;
-use windlass_store::model::{FirstIds, JobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow};
+use windlass_store::model::{FirstIds, JobSource, NewJob, NewRequirements, NewWorkflow};
 use windlass_types::requests::{DEFAULT_PRIORITY, NodeRole};
 use windlass_types::settings::{FailureHandler, RetryBudget, WorkflowSettings};
-use windlass_types::{Bytes, JobStatus, Resources};
+use windlass_types::{Bytes, JobDefinition, JobGroup, JobSettings, JobStatus, Resources};
 
 /// The `windlass` binary of the worker that runs the job.
 const PROGRAM_COMMAND: &str = r#""${WINDLASS_EXE:-windlass}""#;
@@ -141,8 +142,7 @@ impl<'o> RunGraph<'o> {
             .iter()
             .map(|(name, size)| NewRequirements { name, resources: size.resources() })
             .collect();
-        let names = landing_group_names(self.outline);
-        let kinds = self.job_groups(&names);
+        let kinds = self.job_groups();
         let workflow = NewWorkflow {
             name: &submission.name,
             user: &submission.user,
@@ -160,23 +160,26 @@ impl<'o> RunGraph<'o> {
     }
 
     /// Processing, merge, cleanup; then a group of landings for each set of sites.
-    fn job_groups<'a>(&'a self, landing_names: &'a [String]) -> Vec<NewJobGroup<'a>> {
-        let of = |role: NodeRole, name| NewJobGroup {
-            name,
-            failure_handler: NodeRole::ALL.iter().position(|known| *known == role).map(|at| at as u32),
-            limit: self.settings.limits.get_key_value(role.name()).map(|(name, _)| name.as_str()),
-            ..NewJobGroup::default()
+    fn job_groups(&self) -> Vec<JobGroup<u32>> {
+        let of = |role: NodeRole, name: &str| JobGroup {
+            name: name.to_owned(),
+            settings: JobSettings {
+                failure_handler: NodeRole::ALL.iter().position(|known| *known == role).map(|at| at as u32),
+                limit: self.settings.limits.get_key_value(role.name()).map(|(name, _)| name.clone()),
+                ..JobSettings::default()
+            },
+            ..JobGroup::default()
         };
         let mut kinds = vec![
             of(NodeRole::Processing, "processing"),
             of(NodeRole::Merge, "merge"),
             of(NodeRole::Cleanup, "cleanup"),
         ];
-        let landings = self.outline.sites.iter().zip(landing_names);
-        kinds.extend(landings.map(|(sites, name)| NewJobGroup {
-            sites,
-            elects_site: true,
-            ..of(NodeRole::Landing, name.as_str())
+        let landings = self.outline.sites.iter().zip(landing_group_names(self.outline));
+        kinds.extend(landings.map(|(sites, name)| {
+            let mut landing = JobGroup { elects_site: true, ..of(NodeRole::Landing, &name) };
+            landing.settings.sites.clone_from(sites);
+            landing
         }));
         kinds
     }
@@ -277,8 +280,7 @@ struct RunJobSource<'o> {
     /// The remaining nodes of the unit: their sizes, the last one first.
     nodes: Vec<u32>,
     manifest: String,
-    name: String,
-    command: String,
+    definition: JobDefinition<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -300,23 +302,22 @@ impl<'o> RunJobSource<'o> {
             position: UnitPosition::Landing,
             nodes: Vec::new(),
             manifest: String::new(),
-            name: String::new(),
-            command: String::new(),
+            definition: JobDefinition::default(),
         }
     }
 
     /// `windlass payload WORD MANIFEST`
     fn write_job(&mut self, role: &str, word: &str, node: Option<u32>) {
         let (unit, manifest) = (self.unit, &self.manifest);
-        self.name.clear();
-        self.command.clear();
+        let JobDefinition { name, command, .. } = &mut self.definition;
+        name.clear();
+        command.clear();
         // Writing to a string does not fail.
         let written = match node {
-            None => write!(self.name, "{role}_{unit:06}")
-                .and_then(|()| write!(self.command, "{PROGRAM_COMMAND} payload {word} {manifest}")),
-            Some(node) => write!(self.name, "{role}_{unit:06}_{node}").and_then(|()| {
-                write!(self.command, "{PROGRAM_COMMAND} payload {word} {manifest} --node {node}")
-            }),
+            None => write!(name, "{role}_{unit:06}")
+                .and_then(|()| write!(command, "{PROGRAM_COMMAND} payload {word} {manifest}")),
+            Some(node) => write!(name, "{role}_{unit:06}_{node}")
+                .and_then(|()| write!(command, "{PROGRAM_COMMAND} payload {word} {manifest} --node {node}")),
         };
         debug_assert!(written.is_ok());
     }
@@ -360,15 +361,13 @@ impl JobSource for RunJobSource<'_> {
                 (CLEANUP, others + 2, FINISHING_PRIORITY_BONUS, JobStatus::Blocked)
             }
         };
+        self.definition.resource_requirements = Some(requirements);
+        self.definition.priority = self.priority + ahead;
         Some(NewJob {
-            name: &self.name,
-            command: &self.command,
             job_group: Some(kind),
-            requirements: Some(requirements),
             unit: Some(number),
-            priority: self.priority + ahead,
             status,
-            ..NewJob::default()
+            ..NewJob::new(Cow::Borrowed(&self.definition))
         })
     }
 }

@@ -12,7 +12,7 @@ use windlass_store::model::{
 };
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::worker_messages::AttemptKey;
-use windlass_types::{JobStatus, Resources, Timestamp};
+use windlass_types::{JobDefinition, JobStatus, Resources, Timestamp};
 
 const ONE: [PlannedJob; 1] = [PlannedJob("first", &[], 1)];
 
@@ -22,17 +22,7 @@ fn elsewhere(store: &SqliteStore) -> Arc<SqliteStore> {
 }
 
 fn job(name: &str, depends_on: &[u32]) -> SpawnJob {
-    SpawnJob {
-        name: name.to_owned(),
-        command: "true".to_owned(),
-        depends_on: depends_on.to_vec(),
-        resource_requirements: None,
-        priority: 0,
-        labels: Vec::new(),
-        cancel_on_blocking_job_failure: true,
-        env: Vec::new(),
-        invocation_script: None,
-    }
+    SpawnJob { definition: JobDefinition::new(name, "true"), depends_on: depends_on.to_vec() }
 }
 
 fn add(store: &SqliteStore, caller: AttemptKey, jobs: Vec<SpawnJob>) {
@@ -154,7 +144,8 @@ fn jobs_added_by_a_failed_job_are_canceled() {
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
     let mut host = ScriptedHost::new(move |assignment, _| {
-        let anyway = SpawnJob { cancel_on_blocking_job_failure: false, ..job("anyway", &[]) };
+        let mut anyway = job("anyway", &[]);
+        anyway.definition.cancel_on_blocking_job_failure = false;
         if assignment.name == "first" {
             add(&other, assignment.key, vec![job("added", &[]), anyway]);
             return AttemptBehavior::Exit(3);
@@ -178,13 +169,14 @@ fn an_added_job_that_never_fits_does_not_block_the_run() {
         requirements: &[NewRequirements { name: "many", resources }],
         ..NewWorkflow::default()
     };
-    let first = NewJob { name: "first", command: "true", ..NewJob::default() };
+    let first = NewJob::from(JobDefinition::new("first", "true"));
     let id = store.create_workflow(&new, &mut InMemoryJobSource::new([first]), Timestamp(1)).unwrap();
     let workflow = store.workflow(id).unwrap().unwrap();
     let other = elsewhere(&store);
     let mut host = ScriptedHost::new(move |assignment, _| {
         if assignment.name == "first" {
-            let huge = SpawnJob { resource_requirements: Some("many".into()), ..job("huge", &[]) };
+            let mut huge = job("huge", &[]);
+            huge.definition.resource_requirements = Some("many".into());
             add(&other, assignment.key, vec![huge, job("after", &[0])]);
         }
         AttemptBehavior::Exit(0)

@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_scheduler::{LocalRun, LocalRunOptions};
 use windlass_store::Store;
-use windlass_store::model::{
-    FirstIds, JobSource, NewFile, NewJob, NewJobGroup, NewRequirements, NewWorkflow,
-};
+use windlass_store::model::{FirstIds, JobSource, NewFile, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::settings::{ChangeDetection, ExecutionConfig, WorkflowSettings};
 use windlass_types::worker_messages::{
     Assignment, AttemptEndCause, AttemptLimits, ProcessExit, StdioMode, StdioSettings, TerminationSettings,
 };
-use windlass_types::{Bytes, JobStatus, Resources, Timestamp};
+use windlass_types::{Bytes, JobDefinition, JobGroup, JobSettings, JobStatus, Resources, Timestamp};
 
 const ASKED: Resources =
     Resources { cpus: 2, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: Some(Duration::from_mins(1)) };
@@ -29,17 +27,17 @@ impl TwoJobSource {
     fn new(own_env: &'static [(String, String)]) -> Self {
         let file = |name, path| NewFile { name, path, identifier: None, mtime_ns: None };
         let full = NewJob {
-            name: "full",
-            command: "solve",
-            env: own_env,
             params: Some(r#"{"n": 3, "text": "a b", "x": 0.5}"#),
             job_group: Some(0),
-            requirements: Some(0),
             input_files: &[0],
             output_files: &[1],
-            ..NewJob::default()
+            ..NewJob::from(JobDefinition {
+                env: own_env.to_vec(),
+                resource_requirements: Some(0),
+                ..JobDefinition::new("full", "solve")
+            })
         };
-        let plain = NewJob { name: "plain", command: "true", ..NewJob::default() };
+        let plain = NewJob::from(JobDefinition::new("plain", "true"));
         Self {
             files: vec![file("in", "data/in"), file("out", "/abs/out")].into_iter(),
             jobs: vec![full, plain].into_iter(),
@@ -50,7 +48,7 @@ impl TwoJobSource {
 impl TwoJobSource {
     fn only_plain(mut self) -> Self {
         self.files = Vec::new().into_iter();
-        self.jobs = self.jobs.filter(|job| job.name == "plain").collect::<Vec<_>>().into_iter();
+        self.jobs = self.jobs.filter(|job| job.definition.name == "plain").collect::<Vec<_>>().into_iter();
         self
     }
 }
@@ -82,12 +80,12 @@ fn assigned(store: &SqliteStore, settings: &WorkflowSettings) -> Vec<Assignment>
         env: &[pair("A", "workflow"), pair("B", "workflow")],
         settings: Some(settings),
         requirements: &[NewRequirements { name: "two", resources: ASKED }],
-        job_groups: &[NewJobGroup {
-            name: "solve",
-            env: &[pair("C", "kind"), pair("D", "kind")],
-            invocation_script: Some("nice -n 5\n"),
-            stdio: Some(COMBINED),
-            ..NewJobGroup::default()
+        job_groups: &[JobGroup {
+            name: "solve".into(),
+            env: vec![pair("C", "kind"), pair("D", "kind")],
+            invocation_script: Some("nice -n 5\n".into()),
+            settings: JobSettings { stdio: Some(COMBINED), ..JobSettings::default() },
+            ..JobGroup::default()
         }],
         ..NewWorkflow::default()
     };

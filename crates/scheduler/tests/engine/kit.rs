@@ -21,7 +21,9 @@ use windlass_types::worker_messages::{
     ProcessExit, ReturnReason, StdioSettings, ToWorker,
 };
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
-use windlass_types::{Bytes, Capacity, JobStatus, Resources, SystemClock, Timestamp, WorkflowId};
+use windlass_types::{
+    Bytes, Capacity, JobDefinition, JobStatus, Resources, SystemClock, Timestamp, WorkflowId,
+};
 
 pub(crate) const CAPACITY: Capacity =
     Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
@@ -334,14 +336,11 @@ pub(crate) fn create(store: &dyn Store, jobs: &[PlannedJob]) -> WorkflowRow {
         ..NewWorkflow::default()
     };
     let mut rows = InMemoryJobSource::new((0..).zip(jobs).map(|(number, job)| NewJob {
-        name: job.0,
-        command: "true",
-        env: &[],
-        requirements: (job.2 > 0).then_some(number),
-        priority: 0,
-        cancel_on_blocking_job_failure: true,
         status: if job.1.is_empty() { JobStatus::Ready } else { JobStatus::Blocked },
-        ..NewJob::default()
+        ..NewJob::from(JobDefinition {
+            resource_requirements: (job.2 > 0).then_some(number),
+            ..JobDefinition::new(job.0, "true")
+        })
     }));
     let id = store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();
     store.workflow(id).unwrap().unwrap()

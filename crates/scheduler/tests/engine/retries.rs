@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windlass_scheduler::{LocalRun, LocalRunOptions, RunEnd, RunSummary};
 use windlass_store::Store;
-use windlass_store::model::{
-    EventFilter, InMemoryJobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow,
-};
+use windlass_store::model::{EventFilter, InMemoryJobSource, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule, RetryBudget, WorkflowSettings};
 use windlass_types::worker_messages::{Assignment, AttemptEndCause, ProcessExit};
-use windlass_types::{Bytes, JobStatus, Resources, Timestamp, WorkflowId};
+use windlass_types::{
+    Bytes, JobDefinition, JobGroup, JobSettings, JobStatus, Resources, Timestamp, WorkflowId,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -30,17 +30,20 @@ fn create(
         settings: Some(settings),
         requirements: &[NewRequirements { name: "some", resources }],
         failure_handlers: &[FailureHandler { name: "again".into(), rules }],
-        job_groups: &[NewJobGroup { name: "kind", failure_handler: Some(0), ..NewJobGroup::default() }],
+        job_groups: &[JobGroup {
+            name: "kind".into(),
+            settings: JobSettings { failure_handler: Some(0), ..JobSettings::default() },
+            ..JobGroup::default()
+        }],
         ..NewWorkflow::default()
     };
     let names: Vec<String> = (0..jobs).map(|number| format!("j{number}")).collect();
     let mut rows = InMemoryJobSource::new(names.iter().map(|name| NewJob {
-        name,
-        command: "true",
         job_group: Some(0),
-        requirements: Some(0),
-        status: JobStatus::Ready,
-        ..NewJob::default()
+        ..NewJob::from(JobDefinition {
+            resource_requirements: Some(0),
+            ..JobDefinition::new(&**name, "true")
+        })
     }));
     store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap()
 }

@@ -7,7 +7,7 @@ use windlass_scheduler::service::{
 };
 use windlass_store::model::{NewWorker, SpawnJob, SpawnRequest, WorkerKind};
 use windlass_types::worker_messages::AttemptUsage;
-use windlass_types::{JobId, JobStatus as S, RunId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{JobDefinition, JobId, JobStatus as S, RunId, Timestamp, WorkerId, WorkflowId};
 
 pub(crate) fn claim(fixture: &Fixture, workflow: WorkflowId, limit: usize) -> Vec<JobId> {
     let request = ClaimRequest { limit, ..ClaimRequest::default() };
@@ -284,17 +284,7 @@ fn running_jobs_add_jobs() {
     let mut worker = Worker::new(&fixture, 1);
     worker.say(&fixture, vec![]).unwrap();
     let caller = worker.held[0].key;
-    let job = SpawnJob {
-        name: "more".into(),
-        command: "true".into(),
-        depends_on: vec![],
-        resource_requirements: None,
-        priority: 0,
-        labels: vec![],
-        cancel_on_blocking_job_failure: true,
-        env: vec![],
-        invocation_script: None,
-    };
+    let job = SpawnJob { definition: JobDefinition::new("more", "true"), depends_on: vec![] };
     let request = SpawnRequest { caller, lineage: None, state: None, jobs: vec![job] };
     let spawned = ask(|reply| fixture.service.spawn_jobs(request, reply)).unwrap();
     assert_eq!(spawned.spawned_job_ids.len(), 1);

@@ -11,8 +11,7 @@ use windlass_scheduler::service::{
 use windlass_store::Store;
 use windlass_store::fault_injection::{self, DatabaseOperation, FaultInjector, InjectedOutcome};
 use windlass_store::model::{
-    InMemoryJobSource, JobFilter, NewJob, NewJobGroup, NewRequirements, NewWorkflow, ResultFilter,
-    WorkflowRow,
+    InMemoryJobSource, JobFilter, NewJob, NewRequirements, NewWorkflow, ResultFilter, WorkflowRow,
 };
 use windlass_store::sqlite::SqliteStore;
 use windlass_types::settings::{FailureHandler, FailureRule, WorkflowSettings};
@@ -22,7 +21,10 @@ use windlass_types::worker_messages::{
 use windlass_types::worker_protocol::{
     AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerReconnect, WorkerRegistration,
 };
-use windlass_types::{Attempt, Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{
+    Attempt, Bytes, Capacity, JobDefinition, JobGroup, JobSettings, JobStatus, Resources, Timestamp,
+    WorkerId, WorkflowId,
+};
 
 pub(crate) const LEASE: Duration = Duration::from_mins(1);
 /// With a manual clock, a reply comes at once or never.
@@ -208,20 +210,23 @@ impl Fixture {
                 NewRequirements { name, resources }
             })
             .collect();
-        let kinds: Vec<NewJobGroup<'_>> = jobs
+        let kinds: Vec<JobGroup<u32>> = jobs
             .iter()
             .zip(&names)
             .map(|(job, name)| {
                 let failure_handler = job.is_handled.then_some(0);
                 let PlannedJob { labels, limit, elects, .. } = job;
                 let (limit, elects) = (*limit, *elects);
-                NewJobGroup {
-                    name,
-                    labels,
-                    limit,
+                JobGroup {
+                    name: name.clone(),
+                    settings: JobSettings {
+                        labels: labels.clone(),
+                        limit: limit.map(str::to_owned),
+                        failure_handler,
+                        ..JobSettings::default()
+                    },
                     elects_site: elects,
-                    failure_handler,
-                    ..NewJobGroup::default()
+                    ..JobGroup::default()
                 }
             })
             .collect();
@@ -243,15 +248,15 @@ impl Fixture {
         };
         let mut rows = InMemoryJobSource::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| {
             NewJob {
-                name,
-                command: "true",
-                requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
                 job_group: (job.is_handled || !job.labels.is_empty() || job.limit.is_some() || job.elects)
                     .then_some(number),
                 unit: job.unit,
-                priority: job.priority,
                 status: JobStatus::Uninitialized,
-                ..NewJob::default()
+                ..NewJob::from(JobDefinition {
+                    resource_requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
+                    priority: job.priority,
+                    ..JobDefinition::new(&**name, "true")
+                })
             }
         }));
         let id = self.store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();

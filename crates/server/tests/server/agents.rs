@@ -9,12 +9,12 @@ use std::time::Duration;
 use windlass_auth::UserRole;
 use windlass_server::options::AgentPermission;
 use windlass_store::model::{DecisionFilter, InMemoryJobSource, JobFilter, NewJob, NewWorkflow};
-use windlass_types::{SystemClock, WorkflowId};
+use windlass_types::{JobDefinition, SystemClock, WorkflowId};
 
 fn workflow(fixture: &Fixture, user: &str) -> WorkflowId {
     let new =
         NewWorkflow { name: "w", user, submission_dir: "/", output_dir: "/out", ..NewWorkflow::default() };
-    let job = NewJob { name: "j", command: "true", ..NewJob::default() };
+    let job = NewJob::from(JobDefinition::new("j", "true"));
     fixture.store.create_workflow(&new, &mut InMemoryJobSource::new([job]), SystemClock.now()).unwrap()
 }
 

@@ -6,12 +6,13 @@ use serde_json::Value;
 use windlass_auth::UserRole;
 use windlass_store::model::{
     AllocationFilter, DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter,
-    InMemoryJobSource, JobFilter, NewJob, NewJobGroup, NewWorkflow, ResultFilter, RevisionFilter,
+    InMemoryJobSource, JobFilter, NewJob, NewWorkflow, ResultFilter, RevisionFilter,
 };
 use windlass_store::rpc::StoreCall;
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{
-    AllocationId, Attempt, FileId, JobId, RunId, SystemClock, Timestamp, UserDataId, WorkflowId,
+    AllocationId, Attempt, FileId, JobDefinition, JobGroup, JobId, RunId, SystemClock, Timestamp, UserDataId,
+    WorkflowId,
 };
 
 /// Each is the value of a variable with a secret name: of the workflow, of a job group, of a job.
@@ -35,10 +36,13 @@ fn with_secrets(fixture: &Fixture, user: &str) -> WorkflowId {
         output_dir: "/out",
         spec_digest: Some("digest"),
         env: &env,
-        job_groups: &[NewJobGroup { name: "k", env: &kind_env, ..NewJobGroup::default() }],
+        job_groups: &[JobGroup { name: "k".into(), env: kind_env, ..JobGroup::default() }],
         ..NewWorkflow::default()
     };
-    let job = NewJob { name: "j", command: "true", job_group: Some(0), env: &job_env, ..NewJob::default() };
+    let job = NewJob {
+        job_group: Some(0),
+        ..NewJob::from(JobDefinition { env: job_env, ..JobDefinition::new("j", "true") })
+    };
     fixture.store.create_workflow(&new, &mut InMemoryJobSource::new([job]), SystemClock.now()).unwrap()
 }
 

@@ -7,7 +7,7 @@ use windlass_store::model::{EventSeverity, InMemoryJobSource, JobFilter, NewEven
 use windlass_store::rpc::{RpcStore, RpcTransport, StoreCall};
 use windlass_store::{Store, StoreError, StoreLocation};
 use windlass_types::settings::WorkflowSettings;
-use windlass_types::{SystemClock, Timestamp, WorkflowId};
+use windlass_types::{JobDefinition, SystemClock, Timestamp, WorkflowId};
 
 /// The simplest transport to a server.
 struct TestTransport {
@@ -46,7 +46,7 @@ fn remote(fixture: &Fixture) -> RpcStore<TestTransport> {
 
 fn create(store: &dyn Store, jobs: u32) -> WorkflowId {
     let names: Vec<String> = (0..jobs).map(|index| format!("job_{index}")).collect();
-    let jobs = names.iter().map(|name| NewJob { name, command: "true", ..NewJob::default() });
+    let jobs = names.iter().map(|name| NewJob::from(JobDefinition::new(&**name, "true")));
     let new = NewWorkflow { name: "sim", user: "another user", ..NewWorkflow::default() };
     store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), SystemClock.now()).unwrap()
 }
@@ -57,7 +57,7 @@ fn a_submitted_workflow_is_shared_with_the_groups_of_its_spec() {
     let remote = remote(&fixture);
     let settings = WorkflowSettings { access_groups: vec!["lab".to_owned()], ..WorkflowSettings::default() };
     let new = NewWorkflow { name: "sim", user: "me", settings: Some(&settings), ..NewWorkflow::default() };
-    let jobs = || [NewJob { name: "a", command: "true", ..NewJob::default() }].into_iter();
+    let jobs = || [NewJob::from(JobDefinition::new("a", "true"))].into_iter();
     let refused =
         remote.create_workflow(&new, &mut InMemoryJobSource::new(jobs()), SystemClock.now()).unwrap_err();
     assert!(refused.to_string().contains("there is no access group `lab`"), "{refused}");

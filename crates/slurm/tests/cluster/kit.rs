@@ -19,7 +19,7 @@ use windlass_store::model::{
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::settings::{ActionTrigger, ActionType, SlurmScheduler, WorkflowAction};
 use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState};
-use windlass_types::{AllocationId, JobStatus, Resources, SystemClock, WorkflowId};
+use windlass_types::{AllocationId, JobDefinition, JobStatus, Resources, SystemClock, WorkflowId};
 
 pub(crate) struct Fixture {
     pub(crate) cluster: Cluster,
@@ -159,8 +159,9 @@ impl Fixture {
             ..NewWorkflow::default()
         };
         let status = JobStatus::Uninitialized;
-        let requirements = asks.map(|_| 0);
-        let job = NewJob { name: "job", command: "true", status, requirements, ..NewJob::default() };
+        let resource_requirements = asks.map(|_| 0);
+        let job = JobDefinition { resource_requirements, ..JobDefinition::new("job", "true") };
+        let job = NewJob { status, ..job.into() };
         let mut jobs = InMemoryJobSource::new([job]);
         let id = self.job_store.create_workflow(&workflow, &mut jobs, SystemClock.now()).unwrap();
         ask(|reply| self.service.start_workflow(id, "me", reply)).unwrap();

@@ -132,6 +132,7 @@ impl<'s, E: DocumentEventStream<'s>> SpecBuilder<'s, E> {
         let FieldEntry { id: is, field, subject, value } = found;
         match is {
             RareJobField::InvocationScript => more.invocation_script = self.read_text(value, subject)?,
+            RareJobField::Option(text) => *text(&mut more.options) = self.read_text(value, subject)?,
             RareJobField::SupportsTermination => {
                 let span = value.span;
                 more.supports_termination = self.decoder.read_boolean(value, subject)?;

@@ -11,6 +11,8 @@ pub(super) use settings::{
 };
 
 use super::field_tables::{FieldId, FieldTable, FieldType, SpecField, fields};
+use crate::model::NamedText;
+use windlass_types::JobOptions;
 
 /// Far more than any machine has, and far below any overflow of sums.
 const MAX_RESOURCE_COUNT: i64 = windlass_types::worker_bounds::MAX_RESOURCE_COUNT as i64;
@@ -219,7 +221,11 @@ pub(super) enum RareJobField {
     Limit,
     Stdio,
     Sweep(SweepField),
+    Option(JobOptionField),
 }
+
+/// A text among the [`JobOptions`].
+pub(super) type JobOptionField = fn(&mut JobOptions<NamedText>) -> &mut Option<NamedText>;
 
 /// Resource fields do not belong in a job, because most jobs share them with others.
 const USE_REQUIREMENTS_HINT: &str = "it belongs in an entry of the workflow's `resource_requirements`; \
@@ -253,6 +259,8 @@ fields! {
     JobField:
     JobField::Name => SpecField::required("name", FieldType::Name,
         "Unique in the workflow, also after parameter expansion.").foreign_names(&["id"]),
+    JobField::Rare(RareJobField::Option(|options| &mut options.description)) => SpecField::optional("description",
+        FieldType::NonBlank, "What the job does, for people; shown in lists of jobs."),
     JobField::Command => SpecField::required("command", FieldType::NonBlank,
         "Shell command, run in the directory where the workflow was created.")
         .foreign_names(&["cmd", "script", "shell", "run", "exec", "executable"]),

@@ -11,6 +11,7 @@ use crate::model::{JobSpec, ListRange, NamedText, RareJobFields};
 use crate::source::SourceSpan;
 use crate::template::TextTemplate;
 use rustc_hash::FxHashSet;
+use windlass_types::JobOptions;
 
 /// The details of the jobs of an entry that is not plain.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,7 @@ pub(crate) struct EntryDetail {
     pub(crate) env: Vec<(String, TextTemplate)>,
     /// Only if it differs from job to job.
     pub(crate) invocation_script: Option<TextTemplate>,
+    pub(crate) options: JobOptions<TextTemplate>,
     pub(crate) requirements: PerJobNumber,
     pub(crate) job_group: PerJobNumber,
     pub(crate) relations: [EntryRelation; RelationKind::COUNT],

@@ -20,7 +20,7 @@ impl NameResolver<'_, '_> {
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct_job_count(entry) {
                 let (requirements, group) = self.requirements_and_group(entry, job, index);
-                let both = requirements.zip(group.and_then(|group| group.failure_handler));
+                let both = requirements.zip(group.and_then(|group| group.settings.failure_handler));
                 if let Some((requirements, handler)) = both.filter(|both| looked_at.insert(*both)) {
                     self.warn_growth_limits_of(requirements, handler, job.name.span);
                 }

@@ -8,11 +8,11 @@ use crate::diagnostic::SpecDiagnostic;
 use crate::expand::{ParameterBindings, TextPosition, join_with_space, render_template};
 use crate::model::{JobSpec, NamedText, RareJobFields};
 use crate::name_index::NameIndex;
-use crate::resolved_workflow::ResolvedJobGroup;
 use crate::source::SourceSpan;
 use crate::template::TextTemplate;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
+use windlass_types::{JobGroup, JobSettings};
 
 /// A text that may differ from job to job.
 pub(super) enum PerJobText {
@@ -34,16 +34,6 @@ impl PerJobText {
 }
 
 /// The settings that can split the jobs of one entry into several job groups.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct GroupDifferences {
-    handler: Option<u32>,
-    scheduler: Option<u32>,
-    limit: Option<u32>,
-    labels: Vec<String>,
-    sites: Vec<String>,
-}
-
-/// The sources of [`GroupDifferences`].
 struct VaryingSettings {
     handler: PerJobNumber,
     scheduler: PerJobNumber,
@@ -61,11 +51,9 @@ impl VaryingSettings {
     }
 }
 
-impl ResolvedJobGroup {
-    /// Whether the entry has only a name.
-    fn is_empty(&self) -> bool {
-        *self == Self { name: self.name.clone(), ..Self::default() }
-    }
+/// Whether the job group has only a name.
+fn is_empty_group(group: &JobGroup<u32>) -> bool {
+    *group == JobGroup { name: group.name.clone(), ..JobGroup::default() }
 }
 
 /// Details for the error about an unknown name.
@@ -183,11 +171,14 @@ impl NameResolver<'_, '_> {
         detail: &mut EntryDetail,
     ) {
         let spec = self.spec;
-        let mut group = ResolvedJobGroup {
+        let mut group = JobGroup {
             name: spec.texts.get(job.name.text).to_owned(),
-            stdio: more.stdio,
-            supports_termination: more.supports_termination,
-            ..ResolvedJobGroup::default()
+            settings: JobSettings {
+                stdio: more.stdio,
+                supports_termination: more.supports_termination,
+                ..JobSettings::default()
+            },
+            ..JobGroup::default()
         };
         if let Some(bindings) = self.expanded.jobs.bindings(entry) {
             group.parameters = bindings.names().map(str::to_owned).collect();
@@ -204,6 +195,10 @@ impl NameResolver<'_, '_> {
             Some(PerJobText::Same(script)) => group.invocation_script = Some(script),
             Some(PerJobText::ByJob(template)) => detail.invocation_script = Some(template),
         }
+        detail.options = more.options.map(|text| match self.compile_job_named(*text, entry) {
+            PerJobText::Same(text) => TextTemplate::from_text(&text),
+            PerJobText::ByJob(template) => template,
+        });
         let differences = VaryingSettings {
             handler: self.resolve_handler(entry, more.failure_handler),
             scheduler: self.resolve_scheduler(entry, more.scheduler),
@@ -226,20 +221,20 @@ impl NameResolver<'_, '_> {
     /// million job groups.
     fn add_single_job_group(
         &mut self,
-        group: ResolvedJobGroup,
+        group: JobGroup<u32>,
         differing: &VaryingSettings,
         detail: &mut EntryDetail,
     ) {
         let env = group.env.iter().map(|(name, value)| (name.clone(), TextTemplate::from_text(value)));
         detail.env.extend(env);
-        let differences = self.compute_differences(differing, None, 0);
+        let settings = self.compute_settings(&group.settings, differing, None, 0);
         let pattern = mask_numbers(&group.name);
-        let group = ResolvedJobGroup { env: Vec::new(), ..self.apply_differences(group, differences) };
-        if group.is_empty() {
+        let group = JobGroup { env: Vec::new(), settings, ..group };
+        if is_empty_group(&group) {
             return;
         }
         let groups = &mut self.resolved.job_groups;
-        let number = match self.single_job_groups.entry(ResolvedJobGroup { name: pattern, ..group.clone() }) {
+        let number = match self.single_job_groups.entry(JobGroup { name: pattern, ..group.clone() }) {
             Entry::Vacant(new) => {
                 groups.push(group);
                 *new.insert(groups.len() as u32 - 1)
@@ -308,45 +303,42 @@ impl NameResolver<'_, '_> {
             .push(SpecDiagnostic::new(unknown.code, message).with_span(span).with_suggestion(nearest));
     }
 
-    fn compute_differences(
+    /// Returns the settings of a job; `common` are those that do not differ.
+    fn compute_settings(
         &self,
+        common: &JobSettings<u32>,
         differing: &VaryingSettings,
         bindings: Option<&ParameterBindings>,
         index: u32,
-    ) -> GroupDifferences {
+    ) -> JobSettings<u32> {
         let known = |number: u32| (number != UNKNOWN_NUMBER).then_some(number);
         let number = |number: PerJobNumber| self.resolved.per_job_value(number, index).and_then(known);
         let texts =
             |texts: &[PerJobText]| texts.iter().map(|text| text.text_for_job(bindings, index)).collect();
-        GroupDifferences {
-            handler: number(differing.handler),
+        JobSettings {
+            failure_handler: number(differing.handler),
             scheduler: number(differing.scheduler),
-            limit: number(differing.limit),
+            limit: number(differing.limit).map(|number| self.spec.limits[number as usize].name.clone()),
             labels: texts(&differing.labels),
             sites: texts(&differing.sites),
+            ..*common
         }
     }
 
-    fn apply_differences(&self, group: ResolvedJobGroup, differences: GroupDifferences) -> ResolvedJobGroup {
-        let GroupDifferences { handler: failure_handler, scheduler, limit, labels, sites } = differences;
-        let limit = limit.map(|number| self.spec.limits[number as usize].name.clone());
-        ResolvedJobGroup { failure_handler, scheduler, labels, sites, limit, ..group }
-    }
-
-    /// Creates one job group, or several if [`GroupDifferences`] differ from job to job.
+    /// Creates one job group, or several if their settings differ from job to job.
     fn add_job_groups(
         &mut self,
         entry: u32,
-        group: &ResolvedJobGroup,
+        group: &JobGroup<u32>,
         differing: &VaryingSettings,
     ) -> PerJobNumber {
         let bindings = self.expanded.jobs.bindings(entry);
         let count = self.expanded.jobs.range(entry).len() as u32;
-        let mut made: FxHashMap<GroupDifferences, u32> = FxHashMap::default();
+        let mut made: FxHashMap<JobSettings<u32>, u32> = FxHashMap::default();
         let mut group_for = |index: u32| {
-            let differences = self.compute_differences(differing, bindings, index);
-            *made.entry(differences).or_insert_with_key(|differences| {
-                self.resolved.job_groups.push(self.apply_differences(group.clone(), differences.clone()));
+            let settings = self.compute_settings(&group.settings, differing, bindings, index);
+            *made.entry(settings).or_insert_with_key(|settings| {
+                self.resolved.job_groups.push(JobGroup { settings: settings.clone(), ..group.clone() });
                 self.resolved.job_groups.len() as u32 - 1
             })
         };

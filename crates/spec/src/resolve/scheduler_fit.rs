@@ -3,11 +3,10 @@
 use super::{NameResolver, PerJobNumber};
 use crate::diagnostic::SpecDiagnostic;
 use crate::model::JobSpec;
-use crate::resolved_workflow::ResolvedJobGroup;
 use crate::source::SourceSpan;
 use rustc_hash::FxHashSet;
 use windlass_types::settings::{SlurmScheduler, parse_walltime};
-use windlass_types::{Bytes, Resources, format_duration};
+use windlass_types::{Bytes, JobGroup, Resources, format_duration};
 
 /// The result of comparing requirements with a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +26,7 @@ impl NameResolver<'_, '_> {
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct_job_count(entry) {
                 let (requirements, group) = self.requirements_and_group(entry, job, index);
-                let scheduler = group.and_then(|group| group.scheduler);
+                let scheduler = group.and_then(|group| group.settings.scheduler);
                 let Some(requirements) = requirements.filter(|number| looked_at.insert((*number, scheduler)))
                 else {
                     continue;
@@ -52,7 +51,7 @@ impl NameResolver<'_, '_> {
         entry: u32,
         job: &JobSpec,
         index: u32,
-    ) -> (Option<u32>, Option<&ResolvedJobGroup>) {
+    ) -> (Option<u32>, Option<&JobGroup<u32>>) {
         let Some(detail) = &self.resolved.details[entry as usize] else {
             return (job.requirements.map(|used| self.resolved.requirements[used.name as usize]), None);
         };

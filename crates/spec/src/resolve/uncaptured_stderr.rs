@@ -18,8 +18,9 @@ impl NameResolver<'_, '_> {
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct_job_count(entry) {
                 let Some(group) = self.requirements_and_group(entry, job, index).1 else { continue };
-                let stdio = group.stdio.unwrap_or(self.spec.stdio);
-                let handler = group.failure_handler.filter(|_| !captures_stderr(stdio));
+                let settings = &group.settings;
+                let stdio = settings.stdio.unwrap_or(self.spec.stdio);
+                let handler = settings.failure_handler.filter(|_| !captures_stderr(stdio));
                 if let Some(handler) = handler.filter(|handler| told.insert(*handler)) {
                     self.warn_uncaptured_stderr_of(handler, job.name.span);
                 }

@@ -136,7 +136,7 @@ CREATE TABLE job (
     done_with                      TEXT,
     -- JSON, where reused_from is set: which attempt did the work, when, and the files as they were when it was taken over.
     -- A copy, so that this workflow stands alone whatever becomes of that one.
-    reused_work                    TEXT,
+    reused_work                    TEXT, options TEXT,
     UNIQUE (workflow_id, name),
     -- Held by a worker if and only if pending or running.
     CHECK ((status IN (3, 4)) = (worker_id IS NOT NULL)),

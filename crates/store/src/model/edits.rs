@@ -4,26 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::time::Duration;
-use windlass_types::worker_messages::StdioSettings;
-use windlass_types::{FileId, JobId, RequirementsId, Resources, UserDataId};
+use windlass_types::{FileId, JobDefinition, JobId, RequirementsId, Resources, UserDataId};
 
 /// A job to add to a workflow that does not run. It also depends on the producers of its inputs, and consumers
 /// of its outputs depend on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddJob {
-    pub name: String,
-    pub command: String,
-    pub invocation_script: Option<String>,
-    pub env: Vec<(String, String)>,
-    pub requirements: Option<RequirementsId>,
-    pub priority: i32,
-    pub cancel_on_blocking_job_failure: bool,
-    pub supports_termination: Option<bool>,
-    pub stdio: Option<StdioSettings>,
-    pub labels: Vec<String>,
-    pub failure_handler: Option<i64>,
-    pub scheduler: Option<i64>,
+    /// References are ids.
+    #[serde(flatten)]
+    pub definition: JobDefinition<i64>,
     pub waits_for: Vec<JobId>,
     pub input_files: Vec<FileId>,
     pub output_files: Vec<FileId>,
@@ -33,29 +22,9 @@ pub struct AddJob {
     pub is_uninitialized: bool,
 }
 
-/// A job without name and requirements; a default for struct updates.
-impl Default for AddJob {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            command: String::new(),
-            invocation_script: None,
-            env: Vec::new(),
-            requirements: None,
-            priority: 0,
-            cancel_on_blocking_job_failure: true,
-            supports_termination: None,
-            stdio: None,
-            labels: Vec::new(),
-            failure_handler: None,
-            scheduler: None,
-            waits_for: Vec::new(),
-            input_files: Vec::new(),
-            output_files: Vec::new(),
-            input_user_data: Vec::new(),
-            output_user_data: Vec::new(),
-            is_uninitialized: false,
-        }
+impl From<JobDefinition<i64>> for AddJob {
+    fn from(definition: JobDefinition<i64>) -> Self {
+        Self { definition, ..Self::default() }
     }
 }
 

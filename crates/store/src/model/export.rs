@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_types::settings::{FailureRule, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::{AttemptFiles, StdioSettings};
-use windlass_types::{JobStatus, Timestamp};
+use windlass_types::{JobOptions, JobStatus, Timestamp};
 
 /// Optional contents of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,6 +210,8 @@ pub struct ExportedJob {
     pub kind_id: Option<i64>,
     #[serde(flatten)]
     pub shared: SharedByGroup,
+    #[serde(flatten)]
+    pub options: JobOptions,
     #[serde(default, skip_serializing_if = "JobParameters::is_empty")]
     pub parameters: JobParameters,
     #[serde(default)]

@@ -3,12 +3,13 @@
 use super::{CompletedWork, EventSeverity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::{AttemptKey, StdioSettings};
-use windlass_types::{JobGroupId, JobId, JobStatus, Resources, WorkflowId};
+use windlass_types::{JobDefinition, JobGroup, JobGroupId, JobId, JobStatus, Resources, WorkflowId};
 
 /// A workflow to create, except for the parts that a [`JobSource`] streams.
 #[derive(Clone, Debug)]
@@ -32,7 +33,8 @@ pub struct NewWorkflow<'a> {
     pub requirements: &'a [NewRequirements<'a>],
     pub failure_handlers: &'a [FailureHandler],
     pub schedulers: &'a [SlurmScheduler],
-    pub job_groups: &'a [NewJobGroup<'a>],
+    /// Their references are indices into `failure_handlers` and `schedulers`.
+    pub job_groups: &'a [JobGroup<u32>],
     pub actions: &'a [NewAction<'a>],
     pub edges: &'a DependencyEdges,
 }
@@ -67,31 +69,6 @@ impl Default for NewWorkflow<'_> {
 pub struct NewRequirements<'a> {
     pub name: &'a str,
     pub resources: Resources,
-}
-
-/// A job group: properties shared by the jobs of one entry of a spec.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NewJobGroup<'a> {
-    /// Name pattern as written: `solve_{nu}`.
-    pub name: &'a str,
-    pub env: &'a [(String, String)],
-    pub invocation_script: Option<&'a str>,
-    /// `None`: the one of the workflow.
-    pub stdio: Option<StdioSettings>,
-    pub supports_termination: Option<bool>,
-    /// Index into [`NewWorkflow::failure_handlers`].
-    pub failure_handler: Option<u32>,
-    /// Index into [`NewWorkflow::schedulers`].
-    pub scheduler: Option<u32>,
-    pub labels: &'a [String],
-    /// Sites where its jobs may run; empty: any site.
-    pub sites: &'a [String],
-    /// The job limit of the workflow that its jobs count towards.
-    pub limit: Option<&'a str>,
-    /// Whether its jobs are landing jobs: where one completes, its work unit runs from then on.
-    pub elects_site: bool,
-    /// The names of its parameters, in the order written.
-    pub parameters: &'a [String],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -168,24 +145,17 @@ pub struct NewUserData<'a> {
     pub is_ephemeral: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// A job of a new workflow.
+#[derive(Clone, Debug)]
 pub struct NewJob<'a> {
-    pub name: &'a str,
-    pub command: &'a str,
-    /// Added to the environment of the job group.
-    pub env: &'a [(String, String)],
-    /// Overrides the one of the job group.
-    pub invocation_script: Option<&'a str>,
+    /// Its requirements are an index into [`NewWorkflow::requirements`]; its settings are those of its job group.
+    pub definition: Cow<'a, JobDefinition<u32>>,
     /// Its parameters: the text of a JSON object, in the order of the parameters.
     pub params: Option<&'a str>,
     /// Index into [`NewWorkflow::job_groups`].
     pub job_group: Option<u32>,
-    /// Index into [`NewWorkflow::requirements`]; `None` is [`Resources::DEFAULT`], which limits nothing.
-    pub requirements: Option<u32>,
     /// Number of its work unit. Units with lower numbers start first.
     pub unit: Option<u32>,
-    pub priority: i32,
-    pub cancel_on_blocking_job_failure: bool,
     pub status: JobStatus,
     /// The job of an earlier workflow whose work is reused; the status is then `completed`.
     pub reused_from: Option<JobId>,
@@ -199,20 +169,14 @@ pub struct NewJob<'a> {
     pub output_user_data: &'a [u32],
 }
 
-/// A ready job without requirements; a default for struct updates.
-impl Default for NewJob<'_> {
-    fn default() -> Self {
+impl<'a> NewJob<'a> {
+    /// A ready job.
+    pub const fn new(definition: Cow<'a, JobDefinition<u32>>) -> Self {
         Self {
-            name: "",
-            command: "",
-            env: &[],
-            invocation_script: None,
+            definition,
             params: None,
             job_group: None,
-            requirements: None,
             unit: None,
-            priority: 0,
-            cancel_on_blocking_job_failure: true,
             status: JobStatus::Ready,
             reused_from: None,
             reused_work: None,
@@ -221,6 +185,12 @@ impl Default for NewJob<'_> {
             input_user_data: &[],
             output_user_data: &[],
         }
+    }
+}
+
+impl From<JobDefinition<u32>> for NewJob<'_> {
+    fn from(definition: JobDefinition<u32>) -> Self {
+        Self::new(Cow::Owned(definition))
     }
 }
 
@@ -318,18 +288,11 @@ pub struct SpawnRequest {
     pub jobs: Vec<SpawnJob>,
 }
 
-/// A job to add. It depends on the caller and on some of the other jobs.
+/// A job to add. It depends on the caller and on some of the other jobs. References are names in the workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnJob {
-    pub name: String,
-    pub command: String,
+    #[serde(flatten)]
+    pub definition: JobDefinition,
     /// Indices of jobs in the same request.
     pub depends_on: Vec<u32>,
-    /// Name of an existing set of requirements of the workflow.
-    pub resource_requirements: Option<String>,
-    pub priority: i32,
-    pub labels: Vec<String>,
-    pub cancel_on_blocking_job_failure: bool,
-    pub env: Vec<(String, String)>,
-    pub invocation_script: Option<String>,
 }

@@ -10,8 +10,9 @@ use windlass_core::sizing::AttemptObservation;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::{AttemptFiles, AttemptKey, RecoveryScriptResult, StdioSettings};
 use windlass_types::{
-    Attempt, Bytes, EventId, FailureClass, FileId, JobGroupId, JobId, JobStatus, RequirementsId, Resources,
-    ResultId, RunId, StatusCounts, Timestamp, UserDataId, WorkUnitStatus, WorkerId, WorkflowId,
+    Attempt, Bytes, EventId, FailureClass, FileId, JobGroup, JobGroupId, JobId, JobOptions, JobStatus,
+    RequirementsId, Resources, ResultId, RunId, StatusCounts, Timestamp, UserDataId, WorkUnitStatus,
+    WorkerId, WorkflowId,
 };
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -144,6 +145,8 @@ pub struct JobRow {
     /// From the last ended attempt in the current run.
     pub return_code: Option<i32>,
     pub reason: Option<String>,
+    #[serde(flatten)]
+    pub options: JobOptions,
 }
 
 /// How a job was added to an existing workflow.
@@ -280,26 +283,11 @@ pub struct RequirementsRow {
     pub resources: Resources,
 }
 
-/// A job group: properties shared by the jobs of one entry of a spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobGroupRow {
     pub id: JobGroupId,
-    pub name: String,
-    pub env: Vec<(String, String)>,
-    pub invocation_script: Option<String>,
-    pub stdio: Option<StdioSettings>,
-    pub supports_termination: Option<bool>,
-    pub failure_handler: Option<String>,
-    pub scheduler: Option<String>,
-    pub labels: Vec<String>,
-    pub parameters: Vec<String>,
-    /// Sites where its jobs may run; empty: any site.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sites: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<String>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub elects: bool,
+    #[serde(flatten)]
+    pub group: JobGroup,
 }
 
 /// A work unit: jobs that choose a site once and end as a whole.

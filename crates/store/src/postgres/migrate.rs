@@ -79,6 +79,11 @@ pub(crate) const MIGRATIONS: &[SchemaMigration] = &[
         name: "plain_names",
         sql: include_str!("../../migrations/postgres/0014_plain_names.sql"),
     },
+    SchemaMigration {
+        version: 15,
+        name: "job_options",
+        sql: include_str!("../../migrations/postgres/0015_job_options.sql"),
+    },
 ];
 
 const HISTORY_TABLE: &str = "schema_migration";

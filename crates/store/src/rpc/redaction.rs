@@ -91,7 +91,7 @@ impl Redacted for JobCommand {
 
 impl Redacted for JobGroupRow {
     fn redact(&mut self, viewer: Viewer<'_>) {
-        viewer.mask_environments(None, [&mut self.env]);
+        viewer.mask_environments(None, [&mut self.group.env]);
     }
 }
 

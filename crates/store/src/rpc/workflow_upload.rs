@@ -5,18 +5,18 @@
 
 use super::rpc_error::{ErrorCategory, RemoteError};
 use crate::model::{
-    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewJobGroup, NewRequirements,
-    NewUserData, NewWorkflow,
+    CompletedWork, FirstIds, JobSource, NewAction, NewFile, NewJob, NewRequirements, NewUserData, NewWorkflow,
 };
 use crate::{Store, StoreError};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
-use windlass_types::{JobId, JobStatus, Resources, Timestamp, WorkflowId};
+use windlass_types::{JobDefinition, JobGroup, JobId, JobStatus, Resources, Timestamp, WorkflowId};
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,29 +50,9 @@ struct WorkflowHeader {
     requirements: Vec<(String, Resources)>,
     failure_handlers: Vec<FailureHandler>,
     schedulers: Vec<SlurmScheduler>,
-    kinds: Vec<JobGroupLine>,
+    kinds: Vec<JobGroup<u32>>,
     actions: Vec<(WorkflowAction, Vec<u32>)>,
     edges: DependencyEdges,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct JobGroupLine {
-    name: String,
-    env: Vec<(String, String)>,
-    invocation_script: Option<String>,
-    stdio: Option<StdioSettings>,
-    supports_termination: Option<bool>,
-    failure_handler: Option<u32>,
-    scheduler: Option<u32>,
-    labels: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    sites: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    elects: bool,
-    parameters: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -87,23 +67,18 @@ struct FileLine {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct JobLine {
-    name: String,
-    command: UploadedCommand,
+    /// Its command is empty if it has pieces.
+    #[serde(flatten)]
+    definition: JobDefinition<u32>,
+    /// The command, if ids have to be inserted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    env: Vec<(String, String)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    invocation_script: Option<String>,
+    command_pieces: Vec<CommandPiece>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     params: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    requirements: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     unit: Option<u32>,
-    #[serde(default)]
-    priority: i32,
-    cancel_on_blocking_job_failure: bool,
     status: JobStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reused_from: Option<JobId>,
@@ -117,14 +92,6 @@ struct JobLine {
     input_user_data: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     output_user_data: Vec<u32>,
-}
-
-/// A command, or its pieces where ids have to be inserted.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-enum UploadedCommand {
-    Text(String),
-    Pieces(Vec<CommandPiece>),
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -261,7 +228,8 @@ impl IdPlaceholders {
             .or_else(|| number(user_data).map(CommandPiece::UserData))
     }
 
-    fn to_uploaded_command(self, text: &str) -> UploadedCommand {
+    /// Returns the pieces of a command; empty if it contains no placeholders.
+    fn split_command(self, text: &str) -> Vec<CommandPiece> {
         let mut pieces = Vec::new();
         let mut done = 0;
         for (start, digits) in digit_windows(text) {
@@ -271,11 +239,10 @@ impl IdPlaceholders {
                 done = start + digits.len();
             }
         }
-        if pieces.is_empty() {
-            return UploadedCommand::Text(text.to_owned());
+        if !pieces.is_empty() {
+            pieces.push(CommandPiece::Text(text[done..].to_owned()));
         }
-        pieces.push(CommandPiece::Text(text[done..].to_owned()));
-        UploadedCommand::Pieces(pieces)
+        pieces
     }
 }
 
@@ -306,45 +273,9 @@ impl WorkflowHeader {
             requirements: new.requirements.iter().map(|r| (r.name.to_owned(), r.resources)).collect(),
             failure_handlers: new.failure_handlers.to_vec(),
             schedulers: new.schedulers.to_vec(),
-            kinds: new.job_groups.iter().map(JobGroupLine::new).collect(),
+            kinds: new.job_groups.to_vec(),
             actions: new.actions.iter().map(|a| (a.action.clone(), a.jobs.to_vec())).collect(),
             edges: new.edges.clone(),
-        }
-    }
-}
-
-impl JobGroupLine {
-    fn new(job_group: &NewJobGroup<'_>) -> Self {
-        Self {
-            name: job_group.name.to_owned(),
-            env: job_group.env.to_vec(),
-            invocation_script: job_group.invocation_script.map(str::to_owned),
-            stdio: job_group.stdio,
-            supports_termination: job_group.supports_termination,
-            failure_handler: job_group.failure_handler,
-            scheduler: job_group.scheduler,
-            labels: job_group.labels.to_vec(),
-            sites: job_group.sites.to_vec(),
-            limit: job_group.limit.map(str::to_owned),
-            elects: job_group.elects_site,
-            parameters: job_group.parameters.to_vec(),
-        }
-    }
-
-    fn as_new(&self) -> NewJobGroup<'_> {
-        NewJobGroup {
-            name: &self.name,
-            env: &self.env,
-            invocation_script: self.invocation_script.as_deref(),
-            stdio: self.stdio,
-            supports_termination: self.supports_termination,
-            failure_handler: self.failure_handler,
-            scheduler: self.scheduler,
-            labels: &self.labels,
-            sites: &self.sites,
-            limit: self.limit.as_deref(),
-            elects_site: self.elects,
-            parameters: &self.parameters,
         }
     }
 }
@@ -358,17 +289,17 @@ impl FileLine {
 
 impl JobLine {
     fn new(job: &NewJob<'_>, marks: IdPlaceholders) -> Self {
+        let mut definition = job.definition.clone().into_owned();
+        let command_pieces = marks.split_command(&definition.command);
+        if !command_pieces.is_empty() {
+            definition.command.clear();
+        }
         Self {
-            name: job.name.to_owned(),
-            command: marks.to_uploaded_command(job.command),
-            env: job.env.to_vec(),
-            invocation_script: job.invocation_script.map(str::to_owned),
+            definition,
+            command_pieces,
             params: job.params.map(str::to_owned),
             kind: job.job_group,
-            requirements: job.requirements,
             unit: job.unit,
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status: job.status,
             reused_from: job.reused_from,
             reused_work: job.reused_work.cloned(),
@@ -401,16 +332,9 @@ pub fn create_from_lines(
     if let Some(user) = user {
         user.clone_into(&mut header.user);
     }
-    let mut source = UploadReader {
-        from: lines,
-        text: String::new(),
-        line: None,
-        is_consumed: true,
-        first: None,
-        command: String::new(),
-    };
+    let mut source =
+        UploadReader { from: lines, text: String::new(), line: None, is_consumed: true, first: None };
     let requirements: Vec<_> = header.requirements.iter().map(new_requirements).collect();
-    let job_groups: Vec<_> = header.kinds.iter().map(JobGroupLine::as_new).collect();
     let actions: Vec<_> = header.actions.iter().map(|(action, jobs)| NewAction { action, jobs }).collect();
     let new = NewWorkflow {
         name: &header.name,
@@ -426,7 +350,7 @@ pub fn create_from_lines(
         requirements: &requirements,
         failure_handlers: &header.failure_handlers,
         schedulers: &header.schedulers,
-        job_groups: &job_groups,
+        job_groups: &header.kinds,
         actions: &actions,
         edges: &header.edges,
     };
@@ -515,7 +439,6 @@ struct UploadReader<R> {
     line: Option<UploadLine>,
     is_consumed: bool,
     first: Option<FirstIds>,
-    command: String,
 }
 
 impl<R: BufRead> UploadReader<R> {
@@ -552,19 +475,13 @@ impl<R: BufRead> JobSource for UploadReader<R> {
 
     fn next_job(&mut self) -> Option<NewJob<'_>> {
         self.next_matching(|line| matches!(line, UploadLine::Job(_)))?;
-        let (Some(UploadLine::Job(job)), Some(first)) = (&self.line, self.first) else { return None };
-        fill_placeholders(&mut self.command, &job.command, first);
+        let (Some(UploadLine::Job(job)), Some(first)) = (&mut self.line, self.first) else { return None };
+        fill_placeholders(&mut job.definition.command, &job.command_pieces, first);
         Some(NewJob {
-            name: &job.name,
-            command: &self.command,
-            env: &job.env,
-            invocation_script: job.invocation_script.as_deref(),
+            definition: Cow::Borrowed(&job.definition),
             params: job.params.as_deref(),
             job_group: job.kind,
-            requirements: job.requirements,
             unit: job.unit,
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             status: job.status,
             reused_from: job.reused_from,
             reused_work: job.reused_work.as_ref(),
@@ -576,12 +493,8 @@ impl<R: BufRead> JobSource for UploadReader<R> {
     }
 }
 
-fn fill_placeholders(text: &mut String, command: &UploadedCommand, first: FirstIds) {
-    text.clear();
-    let pieces = match command {
-        UploadedCommand::Text(whole) => return text.push_str(whole),
-        UploadedCommand::Pieces(pieces) => pieces,
-    };
+/// Appends the pieces of a command with the assigned ids.
+fn fill_placeholders(text: &mut String, pieces: &[CommandPiece], first: FirstIds) {
     for piece in pieces {
         let id = match piece {
             CommandPiece::Text(piece) => {
@@ -606,13 +519,12 @@ mod tests {
         let marks = IdPlaceholders::new();
         let (u, j) = (marks.first.user_data + 3, marks.first.job);
         let text = format!("echo 7{u}9 4711 {j} 4000000000000000000 ä");
-        let command = marks.to_uploaded_command(&text);
-        let UploadedCommand::Pieces(pieces) = &command else { panic!("{command:?}") };
+        let pieces = marks.split_command(&text);
         assert_eq!(pieces[..2], [CommandPiece::Text("echo 7".into()), CommandPiece::UserData(3)]);
         let mut filled = String::new();
-        fill_placeholders(&mut filled, &command, FirstIds { job: 10, file: 20, user_data: 30 });
+        fill_placeholders(&mut filled, &pieces, FirstIds { job: 10, file: 20, user_data: 30 });
         assert_eq!(filled, "echo 7339 4711 10 4000000000000000000 ä");
-        assert_eq!(marks.to_uploaded_command("true"), UploadedCommand::Text("true".into()));
+        assert_eq!(marks.split_command("true"), []);
     }
 
     #[test]

@@ -35,8 +35,8 @@ super::statements! {
     INSERT_FIRST_JOB = "
         INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id,
             name, command,
-            job_group_id, has_files, reused_from, invocation_script, env, params, reused_work, id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+            job_group_id, has_files, reused_from, invocation_script, env, params, reused_work, options, id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
     INSERT_JOB_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
     ADD_EDGE = "
@@ -346,7 +346,7 @@ super::statements! {
 
     EXPORT_JOBS = "
         SELECT j.id, j.name, j.command, j.status, j.attempt_id, j.priority, j.cancel_on_blocking_job_failure,
-            j.requirements_id, j.job_group_id, j.origin, j.invocation_script, j.env, j.params
+            j.requirements_id, j.job_group_id, j.origin, j.invocation_script, j.env, j.params, j.options
         FROM job_block b CROSS JOIN job j
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count
         ORDER BY b.first_job_id, j.id";
@@ -439,7 +439,7 @@ super::statements! {
             AND scheduler_id IS NOT DISTINCT FROM $5
             AND stdio_mode IS NOT DISTINCT FROM $6
             AND stdio_delete_on_success IS NOT DISTINCT FROM $7
-            AND sites IS NULL AND limit_name IS NULL AND elects_site = 0
+            AND sites IS NOT DISTINCT FROM $8 AND limit_name IS NOT DISTINCT FROM $9 AND elects_site = 0
         ORDER BY id LIMIT 1";
     /// Requirements with the same values; the block limits the search.
     USER_OF_REQUIREMENTS = "
@@ -634,7 +634,7 @@ pub(crate) fn select_jobs(from: RowLookup, detail: JobColumns) -> String {
         SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.attempt_id, j.priority,
             j.cancel_on_blocking_job_failure, q.name, j.pid, j.started_at, r.return_code, r.reason,
                 NULLIF(k.name, ''),
-            j.params, j.origin, j.reused_from{more}
+            j.params, j.origin, j.reused_from, j.options{more}
         FROM {from}
         LEFT JOIN resource_requirements q ON q.id = j.requirements_id
         LEFT JOIN job_group k ON k.id = j.job_group_id

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
-use windlass_types::{Bytes, JobStatus, Timestamp};
+use windlass_types::{Bytes, JobOptions, JobStatus, Timestamp};
 
 pub(crate) fn read_status(row: &SqlRow<'_>, index: usize) -> Result<JobStatus, SqlError> {
     let code: u8 = row.get(index)?;
@@ -53,6 +53,11 @@ pub(crate) fn read_required_json<T: DeserializeOwned>(row: &SqlRow<'_>, index: u
 /// Encodes a value. Fails for values without a JSON form, such as maps with keys that are not strings.
 pub(crate) fn render_json<T: Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|e| StoreError::OutOfRange { what: format!("a value ({e})") })
+}
+
+/// `None` if the job has none.
+pub(crate) fn render_options(options: &JobOptions) -> Result<Option<String>, StoreError> {
+    (*options != JobOptions::default()).then(|| render_json(options)).transpose()
 }
 
 /// Two columns; NULL in both is `None`.

@@ -92,25 +92,26 @@ struct ExportedNameIds {
 }
 
 impl ExportedNameIds {
-    fn exported_group(&self, job_group: JobGroupRow) -> ExportedJobGroup {
+    fn exported_group(&self, JobGroupRow { id, group }: JobGroupRow) -> ExportedJobGroup {
+        let settings = group.settings;
         ExportedJobGroup {
-            id: job_group.id.0,
-            name: job_group.name,
-            env: job_group.env,
-            invocation_script: job_group.invocation_script,
+            id: id.0,
+            name: group.name,
+            env: group.env,
+            invocation_script: group.invocation_script,
             shared: SharedByGroup {
-                stdio: job_group.stdio,
-                supports_termination: job_group.supports_termination,
-                failure_handler_id: job_group
+                stdio: settings.stdio,
+                supports_termination: settings.supports_termination,
+                failure_handler_id: settings
                     .failure_handler
                     .and_then(|name| self.handlers.get(&name).copied()),
-                scheduler_id: job_group.scheduler.and_then(|name| self.schedulers.get(&name).copied()),
-                labels: job_group.labels,
+                scheduler_id: settings.scheduler.and_then(|name| self.schedulers.get(&name).copied()),
+                labels: settings.labels,
             },
-            parameters: job_group.parameters,
-            sites: job_group.sites,
-            limit: job_group.limit,
-            elects: job_group.elects,
+            parameters: group.parameters,
+            sites: settings.sites,
+            limit: settings.limit,
+            elects: group.elects_site,
         }
     }
 }
@@ -166,6 +167,7 @@ fn read_exported_job(row: &SqlRow<'_>) -> Result<ExportedJob, SqlError> {
         env: column_decoding::read_env(row, 11)?,
         parameters: column_decoding::read_json(row, 12)?.unwrap_or_default(),
         shared: SharedByGroup::default(),
+        options: column_decoding::read_json(row, 13)?.unwrap_or_default(),
         depends_on_job_ids: Vec::new(),
         depends_on_groups: Vec::new(),
         input_file_ids: Vec::new(),

@@ -91,8 +91,7 @@ pub(crate) fn label_condition(
         labels.is_empty() == of_worker.is_empty() && labels.iter().all(|label| of_worker.contains(label))
     };
     let job_groups = workflow_parts::list_job_groups(db, workflow)?;
-    let taken =
-        job_groups.iter().filter(|job_group| takes(&job_group.labels)).map(|job_group| job_group.id.0);
+    let taken = job_groups.iter().filter(|row| takes(&row.group.settings.labels)).map(|row| row.id.0);
     // No job group has the id 0, but PostgreSQL rejects an empty list.
     let taken = render_id_list(std::iter::once(0).chain(taken));
     let nameless = if takes(&[]) { "j.job_group_id IS NULL OR " } else { "" };
@@ -422,6 +421,7 @@ pub(crate) fn read_job_row(row: &SqlRow<'_>) -> Result<JobRow, SqlError> {
         params: column_decoding::read_json(row, 14)?.unwrap_or_default(),
         origin: read_origin(row, 15)?,
         reused_from: row.get::<Option<i64>>(16)?.map(JobId),
+        options: column_decoding::read_json(row, 17)?.unwrap_or_default(),
     })
 }
 

@@ -156,18 +156,18 @@ pub(crate) fn list_job_details<D: SqlConnection>(
 
 /// The columns after those of a plain row.
 fn read_job_details(row: &SqlRow<'_>) -> Result<JobDetails, SqlError> {
-    let inherited = column_decoding::read_env(row, 20)?;
+    let inherited = column_decoding::read_env(row, 21)?;
     Ok(JobDetails {
         row: queries::read_job_row(row)?,
-        requirements_id: row.get::<Option<i64>>(17)?.map(RequirementsId),
-        worker_id: row.get::<Option<i64>>(18)?.map(WorkerId),
-        invocation_script: row.get(19)?,
-        env: merge_env(&inherited, column_decoding::read_env(row, 21)?),
-        stdio: column_decoding::read_stdio(row, 22)?,
-        supports_termination: row.get::<Option<i64>>(24)?.map(|flag| flag != 0),
-        failure_handler_id: row.get(25)?,
-        scheduler_id: row.get(26)?,
-        labels: column_decoding::read_json(row, 27)?.unwrap_or_default(),
+        requirements_id: row.get::<Option<i64>>(18)?.map(RequirementsId),
+        worker_id: row.get::<Option<i64>>(19)?.map(WorkerId),
+        invocation_script: row.get(20)?,
+        env: merge_env(&inherited, column_decoding::read_env(row, 22)?),
+        stdio: column_decoding::read_stdio(row, 23)?,
+        supports_termination: row.get::<Option<i64>>(25)?.map(|flag| flag != 0),
+        failure_handler_id: row.get(26)?,
+        scheduler_id: row.get(27)?,
+        labels: column_decoding::read_json(row, 28)?.unwrap_or_default(),
     })
 }
 

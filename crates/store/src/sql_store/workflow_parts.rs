@@ -15,7 +15,9 @@ use crate::model::{
 use crate::sql::common as sql;
 use crate::sql::workers_and_parts::{RUNS_OF_ACTION, SELECT_COUNT_OF_FILES, SELECT_COUNT_OF_USER_DATA};
 use windlass_types::settings::FailureHandler;
-use windlass_types::{FileId, JobGroupId, JobId, RequirementsId, Timestamp, UserDataId, WorkflowId};
+use windlass_types::{
+    FileId, JobGroup, JobGroupId, JobId, JobSettings, RequirementsId, Timestamp, UserDataId, WorkflowId,
+};
 
 pub(crate) fn list_requirements(
     db: &impl SqlConnection,
@@ -48,18 +50,22 @@ pub(crate) fn list_job_groups(
     list_of_workflow(db, sql::JOB_GROUPS, workflow, |row| {
         Ok(JobGroupRow {
             id: JobGroupId(row.get(4)?),
-            name: row.get(5)?,
-            env: column_decoding::read_env(row, 0)?,
-            invocation_script: row.get(1)?,
-            stdio: column_decoding::read_stdio(row, 2)?,
-            supports_termination: row.get(6)?,
-            failure_handler: row.get(7)?,
-            scheduler: row.get(8)?,
-            labels: column_decoding::read_required_json(row, 9)?,
-            parameters: column_decoding::read_required_json(row, 10)?,
-            sites: column_decoding::read_json(row, 11)?.unwrap_or_default(),
-            limit: row.get(12)?,
-            elects: column_decoding::read_flag(row, 13)?,
+            group: JobGroup {
+                name: row.get(5)?,
+                env: column_decoding::read_env(row, 0)?,
+                invocation_script: row.get(1)?,
+                settings: JobSettings {
+                    stdio: column_decoding::read_stdio(row, 2)?,
+                    supports_termination: row.get(6)?,
+                    failure_handler: row.get(7)?,
+                    scheduler: row.get(8)?,
+                    labels: column_decoding::read_required_json(row, 9)?,
+                    sites: column_decoding::read_json(row, 11)?.unwrap_or_default(),
+                    limit: row.get(12)?,
+                },
+                parameters: column_decoding::read_required_json(row, 10)?,
+                elects_site: column_decoding::read_flag(row, 13)?,
+            },
         })
     })
 }

@@ -83,6 +83,11 @@ pub(crate) const MIGRATIONS: &[SchemaMigration] = &[
         name: "plain_names",
         sql: include_str!("../../migrations/sqlite/0015_plain_names.sql"),
     },
+    SchemaMigration {
+        version: 16,
+        name: "job_options",
+        sql: include_str!("../../migrations/sqlite/0016_job_options.sql"),
+    },
 ];
 
 /// What all migrations together create, so that a new database does not repeat them (they take 25 times as long).

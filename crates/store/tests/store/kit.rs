@@ -11,7 +11,8 @@ use windlass_store::model::{
 use windlass_store::{ChangeBatch, Store, StoreError};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage, ProcessExit};
 use windlass_types::{
-    Attempt, Bytes, Capacity, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
+    Attempt, Bytes, Capacity, JobDefinition, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId,
+    WorkflowId,
 };
 
 pub(crate) const RUN: RunId = RunId(1);
@@ -38,8 +39,13 @@ pub(crate) fn workflow<'a>(
     }
 }
 
-pub(crate) fn job(name: &str) -> NewJob<'_> {
-    NewJob { name, command: "true", ..NewJob::default() }
+pub(crate) fn job<'a>(name: &str) -> NewJob<'a> {
+    defined(JobDefinition::new(name, "true"))
+}
+
+/// A job of a new workflow with this definition.
+pub(crate) fn defined<'a>(definition: JobDefinition<u32>) -> NewJob<'a> {
+    definition.into()
 }
 
 /// Creates `n` ready jobs called `job_0000`, `job_0001`, …
@@ -179,8 +185,11 @@ impl JobSource for ListSource<'_> {
     }
 
     fn next_job(&mut self) -> Option<NewJob<'_>> {
-        let job = self.jobs.pop()?;
-        Some(if job.command == IDS { NewJob { command: &self.command, ..job } } else { job })
+        let mut job = self.jobs.pop()?;
+        if job.definition.command == IDS {
+            job.definition.to_mut().command.clone_from(&self.command);
+        }
+        Some(job)
     }
 }
 

@@ -127,7 +127,7 @@ fn sqlite_migrates_client_allocations() {
          ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
          ALTER TABLE carried DROP COLUMN delay_us;
          DROP TABLE request_output; ALTER TABLE dataset DROP COLUMN owner;
-         ALTER TABLE request_run DROP COLUMN priority;
+         ALTER TABLE request_run DROP COLUMN priority; ALTER TABLE job DROP COLUMN options;
          DELETE FROM schema_migration WHERE version >= 8; PRAGMA user_version = 7",
         records(workflow.0)
     ))
@@ -146,7 +146,7 @@ fn postgres_migrates_client_allocations() {
          ALTER TABLE carried DROP COLUMN delay_us",
     );
     database.sql("DROP TABLE request_output; ALTER TABLE dataset DROP COLUMN owner");
-    database.sql("ALTER TABLE request_run DROP COLUMN priority");
+    database.sql("ALTER TABLE request_run DROP COLUMN priority; ALTER TABLE job DROP COLUMN options");
     database.sql(
         "ALTER TABLE node_aside DROP CONSTRAINT node_aside_pkey; ALTER TABLE node_aside DROP COLUMN user_name;
          ALTER TABLE node_aside ADD PRIMARY KEY (host)",

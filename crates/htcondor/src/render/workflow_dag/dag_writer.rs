@@ -11,7 +11,8 @@ use crate::render::{DagRenderError, with_subject};
 use crate::script_settings::{RequestRetrySettings, TOO_EARLY_EXIT_CODE};
 use std::fmt::Write as _;
 use std::time::Duration;
-use windlass_spec::{ResolvedJob, ResolvedJobGroup, ResolvedWorkflow};
+use windlass_spec::{ResolvedJob, ResolvedWorkflow};
+use windlass_types::JobGroup;
 
 /// A DAG file that is being written.
 pub(super) struct WorkflowDagWriter<'r, 'a> {
@@ -135,8 +136,8 @@ pub(super) fn render_vars(
     for (name, list) in [("sent", &files.input_list), ("fetched", &files.output_list)] {
         pairs.extend((!list.is_empty()).then(|| (name, list.clone())));
     }
-    if let Some(job_group) = job_group.filter(|job_group| !job_group.sites.is_empty()) {
-        pairs.push(("sites", quote::quote_site_list(&job_group.sites)?));
+    if let Some(job_group) = job_group.filter(|job_group| !job_group.settings.sites.is_empty()) {
+        pairs.push(("sites", quote::quote_site_list(&job_group.settings.sites)?));
     }
     let mut text = String::new();
     for (name, value) in pairs {
@@ -147,8 +148,8 @@ pub(super) fn render_vars(
 }
 
 /// The number of its limit, in the order of the names of limits.
-fn limit_category(workflow: &ResolvedWorkflow<'_>, job_group: &ResolvedJobGroup) -> Option<usize> {
-    let limit = job_group.limit.as_ref()?;
+fn limit_category(workflow: &ResolvedWorkflow<'_>, job_group: &JobGroup<u32>) -> Option<usize> {
+    let limit = job_group.settings.limit.as_ref()?;
     workflow.settings().limits.keys().position(|name| name == limit)
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use windlass_spec::{ResolvedJob, ResolvedWorkflow};
 use windlass_types::worker_messages::{StdioMode, StdioSettings, return_code};
-use windlass_types::{Resources, shell};
+use windlass_types::{JobGroup, Resources, shell};
 
 /// Commands run in bash, or in `/bin/sh` on a machine without bash.
 const SHELL_COMMAND: &str = "\"$(command -v bash || echo /bin/sh)\"";
@@ -80,13 +80,13 @@ impl JobScript<'_> {
         variables
     }
 
-    fn own_job_group(&self) -> Option<&windlass_spec::ResolvedJobGroup> {
+    fn own_job_group(&self) -> Option<&JobGroup<u32>> {
         Some(&self.workflow.job_groups()[self.job.group? as usize])
     }
 
     fn stdio(&self) -> StdioSettings {
         let all = self.workflow.settings().stdio(self.workflow.stdio());
-        self.own_job_group().and_then(|job_group| job_group.stdio).unwrap_or(all)
+        self.own_job_group().and_then(|job_group| job_group.settings.stdio).unwrap_or(all)
     }
 }
 

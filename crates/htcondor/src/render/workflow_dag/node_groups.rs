@@ -56,7 +56,8 @@ impl NodeGroups {
         workflow: &ResolvedWorkflow<'_>,
         job: &ResolvedJob<'_>,
     ) -> (&str, u32) {
-        let handler = job.group.and_then(|group| workflow.job_groups()[group as usize].failure_handler);
+        let handler =
+            job.group.and_then(|group| workflow.job_groups()[group as usize].settings.failure_handler);
         let next = self.names.len();
         let name = self.names.entry((job.requirements, handler)).or_insert_with(|| format!("job_{next}"));
         let group = self.settings.entry(name.clone()).or_insert_with(|| {

@@ -1,6 +1,7 @@
 //! Lists the features of a workflow spec that DAGMan does not have, all at once.
 
-use windlass_spec::{ResolvedJob, ResolvedJobGroup, ResolvedWorkflow};
+use windlass_spec::{ResolvedJob, ResolvedWorkflow};
+use windlass_types::JobGroup;
 use windlass_types::settings::ExecutionMode;
 
 /// One sentence per feature, with the remedy; empty: the workflow can run as a DAG.
@@ -31,10 +32,10 @@ fn find_unsupported_in_workflow(workflow: &ResolvedWorkflow<'_>) -> Vec<String> 
     message.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned()).collect()
 }
 
-fn find_unsupported_in_group(job_group: &ResolvedJobGroup) -> Option<String> {
-    let words = if job_group.scheduler.is_some() {
+fn find_unsupported_in_group(job_group: &JobGroup<u32>) -> Option<String> {
+    let words = if job_group.settings.scheduler.is_some() {
         "scheduler: it requests nodes from Slurm; leave it out"
-    } else if !job_group.labels.is_empty() {
+    } else if !job_group.settings.labels.is_empty() {
         "labels: they select workers of Windlass; use `sites`, or leave them out"
     } else {
         return None;

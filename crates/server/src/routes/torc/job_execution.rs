@@ -22,7 +22,9 @@ use windlass_store::model::{
     JobFilter, SpawnJob, SpawnRequest, WorkerFilter, WorkerRow, WorkflowPartId, WorkflowRow,
 };
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
-use windlass_types::{Attempt, Bytes, Capacity, JobId, JobStatus, RunId, WorkerId};
+use windlass_types::{
+    Attempt, Bytes, Capacity, JobDefinition, JobId, JobSettings, JobStatus, RunId, WorkerId,
+};
 
 /// Maximum duration of an attempt: about a hundred years.
 const MAX_MINUTES: f64 = 60.0 * 24.0 * 36_525.0;
@@ -418,16 +420,17 @@ fn parse_spawn_job(job: &SpawnJobModel, names: &HashMap<&str, u32>) -> ApiResult
             ApiError::invalid(format!("`{}` depends on `{name}`, which is not in the request", job.name))
         })
     };
+    let name = input::check_name("a job", &job.name)?;
+    let labels = input::parse_labels(job.labels.as_deref())?;
     Ok(SpawnJob {
-        name: input::check_name("a job", &job.name)?,
-        command: input::check_text("command", &job.command)?,
+        definition: JobDefinition {
+            resource_requirements: job.resource_requirements.clone(),
+            priority: input::convert_number("priority", job.priority.unwrap_or(0))?,
+            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
+            settings: JobSettings { labels, ..JobSettings::default() },
+            ..JobDefinition::new(name, input::check_text("command", &job.command)?)
+        },
         depends_on: job.depends_on.iter().flatten().map(number).collect::<ApiResult<_>>()?,
-        resource_requirements: job.resource_requirements.clone(),
-        priority: input::convert_number("priority", job.priority.unwrap_or(0))?,
-        labels: input::parse_labels(job.labels.as_deref())?,
-        cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
-        env: Vec::new(),
-        invocation_script: None,
     })
 }
 

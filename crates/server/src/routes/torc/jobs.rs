@@ -17,7 +17,10 @@ use windlass_store::model::{
     AddJob, CountQuery, JobDetails, JobFilter, JobOrigin, JobRelations, JobUpdate, WorkflowPartId,
     WorkflowRow,
 };
-use windlass_types::{FileId, JobId, JobStatus, RequirementsId, UserDataId, WorkerId, WorkflowId};
+use windlass_types::{
+    FileId, JobDefinition, JobId, JobOptions, JobSettings, JobStatus, RequirementsId, UserDataId, WorkerId,
+    WorkflowId,
+};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("jobs")
@@ -135,25 +138,29 @@ fn parse_job(body: &JobModel, default: RequirementsId) -> ApiResult<AddJob> {
         return Err(ApiError::invalid("a job may have labels or a scheduler, not both"));
     }
     Ok(AddJob {
-        name: input::check_name("a job", &body.name)?,
-        command: check_command(&body.command)?,
-        invocation_script: check_script(body)?,
-        env: input::parse_environment(body.env.as_ref())?,
-        // The default requirements limit nothing, so they are stored as none.
-        requirements: body.resource_requirements_id.map(RequirementsId).filter(|id| *id != default),
-        priority: parse_priority(body.priority)?.unwrap_or(0),
-        cancel_on_blocking_job_failure: body.cancel_on_blocking_job_failure.unwrap_or(true),
-        supports_termination: body.supports_termination,
-        labels,
-        failure_handler: body.failure_handler_id,
-        scheduler,
+        definition: JobDefinition {
+            invocation_script: check_script(body)?,
+            env: input::parse_environment(body.env.as_ref())?,
+            // The default requirements limit nothing, so they are stored as none.
+            resource_requirements: body.resource_requirements_id.filter(|id| *id != default.0),
+            priority: parse_priority(body.priority)?.unwrap_or(0),
+            cancel_on_blocking_job_failure: body.cancel_on_blocking_job_failure.unwrap_or(true),
+            settings: JobSettings {
+                supports_termination: body.supports_termination,
+                labels,
+                failure_handler: body.failure_handler_id,
+                scheduler,
+                ..JobSettings::default()
+            },
+            options: JobOptions { description: body.description.clone() },
+            ..JobDefinition::new(input::check_name("a job", &body.name)?, check_command(&body.command)?)
+        },
         waits_for: ids(&body.depends_on_job_ids).into_iter().map(JobId).collect(),
         input_files: ids(&body.input_file_ids).into_iter().map(FileId).collect(),
         output_files: ids(&body.output_file_ids).into_iter().map(FileId).collect(),
         input_user_data: ids(&body.input_user_data_ids).into_iter().map(UserDataId).collect(),
         output_user_data: ids(&body.output_user_data_ids).into_iter().map(UserDataId).collect(),
         is_uninitialized: true,
-        ..AddJob::default()
     })
 }
 
@@ -183,9 +190,10 @@ fn check_references(call: &TorcCallContext, workflow: WorkflowId, jobs: &[AddJob
         named.extend(job.waits_for.iter().map(|id| (0, id.0)));
         named.extend(job.input_files.iter().chain(&job.output_files).map(|id| (1, id.0)));
         named.extend(job.input_user_data.iter().chain(&job.output_user_data).map(|id| (2, id.0)));
-        named.extend(job.requirements.iter().map(|id| (3, id.0)));
-        named.extend(job.failure_handler.iter().map(|id| (4, *id)));
-        named.extend(job.scheduler.iter().map(|id| (5, *id)));
+        let JobDefinition { resource_requirements, settings, .. } = &job.definition;
+        named.extend(resource_requirements.map(|id| (3, id)));
+        named.extend(settings.failure_handler.map(|id| (4, id)));
+        named.extend(settings.scheduler.map(|id| (5, id)));
     }
     named.sort_unstable();
     named.dedup();
@@ -275,6 +283,9 @@ fn reject_fixed_changes(body: &JobModel, old: &JobModel) -> ApiResult<()> {
     }
     if body.env.is_some() && body.env != old.env {
         return Err(ApiError::invalid("env: the environment of a job cannot change"));
+    }
+    if body.description.is_some() && body.description != old.description {
+        return Err(ApiError::invalid("description: the description of a job cannot change"));
     }
     Ok(())
 }
@@ -369,6 +380,7 @@ fn job_model(
         cancel_on_blocking_job_failure: Some(job.row.cancel_on_blocking_job_failure),
         compute_node_id: job.worker_id.filter(|_| is_running).map(|id| id.0),
         depends_on_job_ids: waits,
+        description: job.row.options.description,
         failure_handler_id: job.failure_handler_id,
         input_file_ids: reads,
         input_user_data_ids: takes,

@@ -168,7 +168,8 @@ fn load_outline(call: &TorcCallContext, row: &WorkflowRow) -> ApiResult<Workflow
         labels: Vec::new(),
     });
     let filter = JobFilter { status: vec![JobStatus::Ready], ..JobFilter::default() };
-    let has_labels = call.store().job_groups(row.id)?.iter().any(|kind| !kind.labels.is_empty());
+    let has_labels =
+        call.store().job_groups(row.id)?.iter().any(|kind| !kind.group.settings.labels.is_empty());
     let jobs = if has_labels { call.store().job_details(row.id, &filter)? } else { Vec::new() };
     let labeled = jobs.into_iter().map(|job| ReadyJobGroup { jobs: 1, runtime: None, labels: job.labels });
     Ok(WorkflowSnapshot { ready_jobs: asked.chain(labeled).collect(), wall_time: wall })

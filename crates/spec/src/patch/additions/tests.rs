@@ -62,7 +62,7 @@ fn added(name: &str, text: &str) -> String {
         (actions[count - 2].jobs.as_slice(), actions[count - 1].jobs.as_slice()),
         (&[0][..], &[1, 2, 3][..])
     );
-    let kind = workflow.job(3).group.map(|kind| workflow.job_groups()[kind as usize].scheduler);
+    let kind = workflow.job(3).group.map(|kind| workflow.job_groups()[kind as usize].settings.scheduler);
     assert_eq!(kind, Some(Some(1)), "{new}");
     new
 }

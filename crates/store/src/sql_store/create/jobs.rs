@@ -4,11 +4,11 @@ use super::shared::{SharedIds, resolve_number};
 use crate::StoreError;
 use crate::db::{BulkLoader, JobChunk, JobValues, SqlConnection, TextRange, values};
 use crate::error::SqlError;
-use crate::model::{FirstIds, JobSource, NewJob};
+use crate::model::{CompletedWork, FirstIds, JobSource, NewJob};
 use crate::sql::tables;
 use crate::sql_store::work_units::NewWorkUnits;
 use crate::sql_store::{column_decoding, completion_records};
-use windlass_types::{StatusCounts, WorkflowId};
+use windlass_types::{JobDefinition, JobId, JobStatus, StatusCounts, WorkflowId};
 
 /// The first ids and the numbers of the files and user data of a new workflow.
 #[derive(Clone, Copy)]
@@ -34,16 +34,46 @@ pub(crate) fn insert_jobs(
     while let Some(job) = source.next_job() {
         let id = rows.next_id();
         relations.insert(id, &job, numbers)?;
+        let name = &job.definition.name;
         counts.add(job.status, 1);
         let elects = job.job_group.is_some_and(|job_group| shared.site_electing.contains(&job_group));
-        units.add_job(id, job.unit, elects, job.status, job.name)?;
-        let job_group = resolve_number(&shared.job_groups, job.job_group, "job group", job.name)?;
-        let requirements = resolve_number(&shared.requirements, job.requirements, "requirement", job.name)?;
-        rows.push(&job, job_group, requirements)?;
+        units.add_job(id, job.unit, elects, job.status, name)?;
+        let resolve = |ids: &[i64], number: Option<u32>, what| {
+            number.map(|number| resolve_number(ids, number, what, name)).transpose()
+        };
+        let job_group = resolve(&shared.job_groups, job.job_group, "job group")?;
+        let requirements =
+            resolve(&shared.requirements, job.definition.resource_requirements, "requirement")?;
+        let row = NewJobRow {
+            params: job.params,
+            has_files: !job.input_files.is_empty() || !job.output_files.is_empty(),
+            reused_from: job.reused_from,
+            reused_work: job.reused_work,
+            ..NewJobRow::new(job.status, job_group, requirements)
+        };
+        rows.push(&job.definition, &row)?;
     }
     rows.finish()?;
     relations.finish()?;
     Ok((counts, units))
+}
+
+/// The columns of a job to insert in addition to its definition.
+pub(crate) struct NewJobRow<'a> {
+    status: JobStatus,
+    job_group: Option<i64>,
+    requirements: Option<i64>,
+    params: Option<&'a str>,
+    has_files: bool,
+    reused_from: Option<JobId>,
+    reused_work: Option<&'a CompletedWork>,
+}
+
+impl NewJobRow<'_> {
+    pub(crate) const fn new(status: JobStatus, job_group: Option<i64>, requirements: Option<i64>) -> Self {
+        let (params, has_files, reused_from, reused_work) = (None, false, None, None);
+        Self { status, job_group, requirements, params, has_files, reused_from, reused_work }
+    }
 }
 
 /// Collects jobs to insert, with consecutive ids.
@@ -69,29 +99,25 @@ impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
         self.first_id + self.inserted + self.pending.len() as i64
     }
 
-    pub(crate) fn push(
-        &mut self,
-        job: &NewJob<'_>,
-        job_group: Option<i64>,
-        requirements: Option<i64>,
-    ) -> Result<(), SqlError> {
-        let row = JobValues {
-            status: job.status.code(),
+    pub(crate) fn push<R>(&mut self, job: &JobDefinition<R>, row: &NewJobRow<'_>) -> Result<(), SqlError> {
+        let values = JobValues {
+            status: row.status.code(),
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-            requirements,
-            job_group,
-            has_files: !job.input_files.is_empty() || !job.output_files.is_empty(),
-            reused_from: job.reused_from.map(|id| id.0),
-            name: self.append_text(job.name),
-            command: self.append_text(job.command),
-            invocation_script: job.invocation_script.map(|text| self.append_text(text)),
-            env: column_decoding::render_env(job.env).map(|text| self.append_text(&text)),
-            params: job.params.map(|text| self.append_text(text)),
-            reused_work: completion_records::render_reused_work(job.reused_work)?
+            requirements: row.requirements,
+            job_group: row.job_group,
+            has_files: row.has_files,
+            reused_from: row.reused_from.map(|id| id.0),
+            name: self.append_text(&job.name),
+            command: self.append_text(&job.command),
+            invocation_script: job.invocation_script.as_deref().map(|text| self.append_text(text)),
+            env: column_decoding::render_env(&job.env).map(|text| self.append_text(&text)),
+            params: row.params.map(|text| self.append_text(text)),
+            reused_work: completion_records::render_reused_work(row.reused_work)?
                 .map(|text| self.append_text(&text)),
+            options: column_decoding::render_options(&job.options)?.map(|text| self.append_text(&text)),
         };
-        self.pending.push(row);
+        self.pending.push(values);
         if self.pending.len() >= D::JOBS_PER_INSERT { self.flush() } else { Ok(()) }
     }
 
@@ -150,7 +176,7 @@ impl<L: BulkLoader> JobRelationLoader<L> {
             sorted.extend_from_slice(list);
             sorted.sort_unstable();
             sorted.dedup();
-            insert_relation(rows, id, job.name, block, sorted, is_output)
+            insert_relation(rows, id, &job.definition.name, block, sorted, is_output)
         };
         for (list, is_output) in [(job.input_files, false), (job.output_files, true)] {
             relate(&mut self.files, files, list, is_output)?;

@@ -18,7 +18,7 @@ use windlass_core::dependency_edges::DependencyEdges;
 use windlass_types::{JobStatus, StatusCounts, Timestamp, WorkflowId};
 
 pub(crate) use data::{duplicate_in_workflow, duplicate_name};
-pub(crate) use jobs::JobRowWriter;
+pub(crate) use jobs::{JobRowWriter, NewJobRow};
 pub(crate) use shared::{insert_job_group, insert_requirements};
 
 /// One transaction. After an error, dropping the connection rolls it back.

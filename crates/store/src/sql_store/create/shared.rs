@@ -3,11 +3,11 @@
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
 use crate::error::SqlError;
-use crate::model::{NewAction, NewJobGroup, NewRequirements, NewWorkflow};
+use crate::model::{NewAction, NewRequirements, NewWorkflow};
 use crate::sql::{common as sql, tables};
 use crate::sql_store::apply_changes::{to_micros, to_sql_bytes};
 use crate::sql_store::column_decoding;
-use windlass_types::{Resources, WorkflowId};
+use windlass_types::{JobGroup, Resources, WorkflowId};
 
 /// The ids of parts that jobs refer to by index.
 pub(crate) struct SharedIds {
@@ -42,10 +42,11 @@ pub(crate) fn insert_shared(
         )?);
     }
     let job_groups = workflow.job_groups.iter().map(|job_group| {
-        let handler =
-            resolve_number(&handlers, job_group.failure_handler, "failure handler", job_group.name)?;
-        let scheduler = resolve_number(&schedulers, job_group.scheduler, "scheduler", job_group.name)?;
-        insert_job_group(db, id, job_group, handler, scheduler)
+        let resolved = job_group.clone().try_map_references(
+            |number| resolve_number(&handlers, number, "failure handler", &job_group.name),
+            |number| resolve_number(&schedulers, number, "scheduler", &job_group.name),
+        )?;
+        insert_job_group(db, id, &resolved)
     });
     let electing = (0..)
         .zip(workflow.job_groups)
@@ -76,31 +77,30 @@ pub(crate) fn insert_requirements(
 pub(crate) fn insert_job_group(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    job_group: &NewJobGroup<'_>,
-    handler: Option<i64>,
-    scheduler: Option<i64>,
+    job_group: &JobGroup<i64>,
 ) -> Result<i64, SqlError> {
-    let env = column_decoding::render_env(job_group.env);
+    let env = column_decoding::render_env(&job_group.env);
+    let settings = &job_group.settings;
     let (labels, parameters) = (
-        column_decoding::render_json(job_group.labels)?,
-        column_decoding::render_json(job_group.parameters)?,
+        column_decoding::render_json(&settings.labels)?,
+        column_decoding::render_json(&job_group.parameters)?,
     );
     let sites =
-        (!job_group.sites.is_empty()).then(|| column_decoding::render_json(job_group.sites)).transpose()?;
+        (!settings.sites.is_empty()).then(|| column_decoding::render_json(&settings.sites)).transpose()?;
     let values = values![
         workflow.0,
         job_group.name,
         env,
         job_group.invocation_script,
-        job_group.stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
-        job_group.stdio.map(|stdio| i64::from(stdio.delete_on_success)),
-        job_group.supports_termination.map(i64::from),
-        handler,
-        scheduler,
+        settings.stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
+        settings.stdio.map(|stdio| i64::from(stdio.delete_on_success)),
+        settings.supports_termination.map(i64::from),
+        settings.failure_handler,
+        settings.scheduler,
         labels,
         parameters,
         sites,
-        job_group.limit,
+        settings.limit,
         i64::from(job_group.elects_site),
     ];
     db.query_one(sql::INSERT_JOB_GROUP, values, |row| row.get(0))
@@ -131,14 +131,7 @@ pub(crate) fn insert_actions(
 }
 
 /// Returns the id of a part by index.
-pub(crate) fn resolve_number(
-    ids: &[i64],
-    number: Option<u32>,
-    what: &str,
-    of: &str,
-) -> Result<Option<i64>, SqlError> {
-    let Some(number) = number else { return Ok(None) };
+pub(crate) fn resolve_number(ids: &[i64], number: u32, what: &str, of: &str) -> Result<i64, SqlError> {
     let found = ids.get(number as usize).copied();
-    let missing = || StoreError::OutOfRange { what: format!("{what} {number} of `{of}`") };
-    Ok(Some(found.ok_or_else(missing)?))
+    Ok(found.ok_or_else(|| StoreError::OutOfRange { what: format!("{what} {number} of `{of}`") })?)
 }

@@ -4,12 +4,12 @@ use super::{record_field_change, render_changes};
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
 use crate::error::SqlError;
-use crate::model::{AddJob, FieldChange, JobUpdate, NewJob, NewJobGroup, WorkflowPartId};
+use crate::model::{AddJob, FieldChange, JobUpdate, WorkflowPartId};
 use crate::sql::{common as sql, tables};
 use crate::sql_store::apply_changes::{StatusCountDeltas, current_run};
 use crate::sql_store::create::{
-    IdCounter, JobRowWriter, duplicate_in_workflow, insert_job_group, insert_requirements, next_id,
-    set_next_id,
+    IdCounter, JobRowWriter, NewJobRow, duplicate_in_workflow, insert_job_group, insert_requirements,
+    next_id, set_next_id,
 };
 use crate::sql_store::failure_commands::manual_revisions;
 use crate::sql_store::job_loading::{JobIdBlocks, load_jobs};
@@ -21,8 +21,10 @@ use std::collections::{BTreeSet, HashMap};
 use windlass_core::dependency_graph::JobDependencyGraph;
 use windlass_core::failure_commands::is_applicable;
 use windlass_types::failure_commands::FailureCommandKind;
-use windlass_types::worker_messages::StdioSettings;
-use windlass_types::{Bytes, FileId, JobId, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId};
+use windlass_types::{
+    Bytes, FileId, JobDefinition, JobGroup, JobId, JobSettings, JobStatus, RequirementsId, Resources,
+    UserDataId, WorkflowId,
+};
 
 /// Returns the ids of the new jobs, in the order given.
 pub(crate) fn add_jobs(
@@ -54,7 +56,7 @@ pub(crate) fn add_jobs(
     }
     let ids: Vec<JobId> = (first..).take(jobs.len()).map(JobId).collect();
     let message = match jobs {
-        [one] => format!("added job `{}`", one.name),
+        [one] => format!("added job `{}`", one.definition.name),
         several => format!("added {} jobs", several.len()),
     };
     by.record_event(db, workflow, "jobs", message, json!({ "first_job_id": first, "jobs": jobs.len() }))?;
@@ -62,8 +64,9 @@ pub(crate) fn add_jobs(
 }
 
 fn require_references(db: &impl SqlConnection, workflow: WorkflowId, job: &AddJob) -> Result<(), SqlError> {
-    if let Some(id) = job.requirements {
-        find_requirements(db, workflow, id)?;
+    let JobDefinition { resource_requirements, settings, .. } = &job.definition;
+    if let Some(id) = *resource_requirements {
+        find_requirements(db, workflow, RequirementsId(id))?;
     }
     for &id in &job.waits_for {
         crate::sql_store::apply_changes::find_job_state(db, workflow, id)?
@@ -80,7 +83,7 @@ fn require_references(db: &impl SqlConnection, workflow: WorkflowId, job: &AddJo
             return Err(StoreError::NoSuchUserData(id).into());
         }
     }
-    require_handler_and_scheduler(db, workflow, job.failure_handler, job.scheduler)
+    require_handler_and_scheduler(db, workflow, settings.failure_handler, settings.scheduler)
 }
 
 /// Shared objects that a job refers to must belong to its workflow.
@@ -208,20 +211,18 @@ fn insert_rows(
             (false, true) => JobStatus::Blocked,
             (false, false) => JobStatus::Ready,
         };
-        let new = NewJob {
-            name: &job.name,
-            command: &job.command,
-            env: &job.env,
-            invocation_script: job.invocation_script.as_deref(),
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-            status,
-            ..NewJob::default()
+        let settings = &job.definition.settings;
+        let job_group = match job_groups.get(settings) {
+            _ if *settings == JobSettings::default() => None,
+            Some(known) => Some(*known),
+            None => {
+                let created = find_or_create_group(db, workflow, settings)?;
+                job_groups.insert(settings, created);
+                Some(created)
+            }
         };
-        let job_group = SharedJobFields::from_job(job)
-            .map(|shared| shared.find_or_create_group(db, workflow, &mut job_groups))
-            .transpose()?;
-        rows.push(&new, job_group, job.requirements.map(|id| id.0))?;
+        let requirements = job.definition.resource_requirements;
+        rows.push(&job.definition, &NewJobRow::new(status, job_group, requirements))?;
         moved.add(status);
     }
     rows.finish()?;
@@ -229,68 +230,32 @@ fn insert_rows(
     set_next_id(db, IdCounter::Job, first + jobs.len() as i64)
 }
 
-/// Values stored in a job group. Individually added jobs with the same values share an unnamed job group.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct SharedJobFields {
-    labels: Vec<String>,
-    supports_termination: Option<bool>,
-    handler: Option<i64>,
-    scheduler: Option<i64>,
-    stdio: Option<StdioSettings>,
-}
-
-impl SharedJobFields {
-    /// `None` if no value requires a job group.
-    fn from_job(job: &AddJob) -> Option<Self> {
-        let shared = Self {
-            labels: job.labels.clone(),
-            supports_termination: job.supports_termination,
-            handler: job.failure_handler,
-            scheduler: job.scheduler,
-            stdio: job.stdio,
-        };
-        let Self { labels, supports_termination, handler, scheduler, stdio } = &shared;
-        let says_something = !labels.is_empty()
-            || supports_termination.is_some()
-            || handler.is_some()
-            || scheduler.is_some()
-            || stdio.is_some();
-        says_something.then_some(shared)
-    }
-
-    fn find_or_create_group(
-        self,
-        db: &impl SqlConnection,
-        workflow: WorkflowId,
-        known: &mut HashMap<Self, i64>,
-    ) -> Result<i64, SqlError> {
-        if let Some(&job_group) = known.get(&self) {
-            return Ok(job_group);
+/// Returns the unnamed job group of jobs that were added individually with these settings.
+fn find_or_create_group(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    settings: &JobSettings<i64>,
+) -> Result<i64, SqlError> {
+    let JobSettings { stdio, supports_termination, failure_handler, scheduler, labels, sites, limit } =
+        settings;
+    let text = column_decoding::render_json(labels)?;
+    let sites = (!sites.is_empty()).then(|| column_decoding::render_json(sites)).transpose()?;
+    let same = values![
+        workflow.0,
+        text,
+        supports_termination.map(i64::from),
+        failure_handler,
+        scheduler,
+        stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
+        stdio.map(|stdio| i64::from(stdio.delete_on_success)),
+        sites,
+        limit,
+    ];
+    match db.query_optional(sql::FIND_UNNAMED_GROUP, same, |row| row.get(0))? {
+        Some(job_group) => Ok(job_group),
+        None => {
+            insert_job_group(db, workflow, &JobGroup { settings: settings.clone(), ..JobGroup::default() })
         }
-        let Self { labels, supports_termination, handler, scheduler, stdio } = &self;
-        let text = column_decoding::render_json(labels)?;
-        let same = values![
-            workflow.0,
-            text,
-            supports_termination.map(i64::from),
-            handler,
-            scheduler,
-            stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
-            stdio.map(|stdio| i64::from(stdio.delete_on_success)),
-        ];
-        let found = db.query_optional(sql::FIND_UNNAMED_GROUP, same, |row| row.get(0))?;
-        let new = NewJobGroup {
-            labels,
-            supports_termination: *supports_termination,
-            stdio: *stdio,
-            ..NewJobGroup::default()
-        };
-        let job_group = match found {
-            Some(job_group) => job_group,
-            None => insert_job_group(db, workflow, &new, *handler, *scheduler)?,
-        };
-        known.insert(self, job_group);
-        Ok(job_group)
     }
 }
 
@@ -540,33 +505,27 @@ fn group_with_update(
 ) -> Result<Option<i64>, SqlError> {
     let old = match job.job_group {
         Some(job_group) => db.query_one(sql::SHARED_BY_GROUP, [job_group], |row| {
-            Ok(SharedJobFields {
+            Ok(JobSettings {
                 labels: column_decoding::read_required_json(row, 0)?,
                 supports_termination: row.get::<Option<i64>>(1)?.map(|flag| flag != 0),
-                handler: row.get(2)?,
+                failure_handler: row.get(2)?,
                 scheduler: row.get(3)?,
-                stdio: None,
+                ..JobSettings::default()
             })
         })?,
-        None => SharedJobFields {
-            labels: vec![],
-            supports_termination: None,
-            handler: None,
-            scheduler: None,
-            stdio: None,
-        },
+        None => JobSettings::default(),
     };
-    let new = SharedJobFields {
+    let new = JobSettings {
         labels: update.labels.clone().unwrap_or_else(|| old.labels.clone()),
         supports_termination: update.supports_termination.unwrap_or(old.supports_termination),
-        handler: update.failure_handler.unwrap_or(old.handler),
+        failure_handler: update.failure_handler.unwrap_or(old.failure_handler),
         scheduler: update.scheduler.unwrap_or(old.scheduler),
-        stdio: None,
+        ..JobSettings::default()
     };
     if new == old {
         return Ok(job.job_group);
     }
-    require_handler_and_scheduler(db, workflow, new.handler, new.scheduler)?;
+    require_handler_and_scheduler(db, workflow, new.failure_handler, new.scheduler)?;
     record_field_change(changes, "labels", &old.labels, &new.labels);
     record_field_change(
         changes,
@@ -574,18 +533,13 @@ fn group_with_update(
         &old.supports_termination,
         &new.supports_termination,
     );
-    record_field_change(changes, "failure_handler_id", &old.handler, &new.handler);
+    record_field_change(changes, "failure_handler_id", &old.failure_handler, &new.failure_handler);
     record_field_change(changes, "scheduler_id", &old.scheduler, &new.scheduler);
-    let SharedJobFields { labels, supports_termination, handler, scheduler, .. } = &new;
     let Some(job_group) = job.job_group else {
-        let named = NewJobGroup {
-            name: &job.name,
-            labels,
-            supports_termination: *supports_termination,
-            ..NewJobGroup::default()
-        };
-        return insert_job_group(db, workflow, &named, *handler, *scheduler).map(Some);
+        let named = JobGroup { name: job.name.clone(), settings: new, ..JobGroup::default() };
+        return insert_job_group(db, workflow, &named).map(Some);
     };
+    let JobSettings { labels, supports_termination, failure_handler: handler, scheduler, .. } = &new;
     let text = column_decoding::render_json(labels)?;
     let terminates = supports_termination.map(i64::from);
     let like = values![job_group, text, terminates, handler, scheduler];

@@ -4,7 +4,6 @@
 
 use crate::db::{SqlConnection, values};
 use crate::error::SqlError;
-use crate::model::NewJobGroup;
 use crate::sql::common as sql;
 use crate::sql_store::column_decoding;
 use crate::sql_store::create::insert_job_group;
@@ -13,7 +12,7 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use windlass_core::failure_commands::SchedulerTarget;
 use windlass_types::settings::SlurmScheduler;
-use windlass_types::{JobId, WorkflowId};
+use windlass_types::{JobGroup, JobId, JobSettings, WorkflowId};
 
 /// The schedulers of a workflow, and job groups already looked up.
 pub(crate) struct SchedulerTargets {
@@ -67,7 +66,14 @@ impl SchedulerTargets {
         }
         let job_group = match now {
             Some(job_group) => find_or_copy_group(db, job_group, scheduler)?,
-            None => insert_job_group(db, self.workflow, &NewJobGroup::default(), None, scheduler)?,
+            None => insert_job_group(
+                db,
+                self.workflow,
+                &JobGroup {
+                    settings: JobSettings { scheduler, ..JobSettings::default() },
+                    ..JobGroup::default()
+                },
+            )?,
         };
         self.job_groups.borrow_mut().insert((now, scheduler), job_group);
         Ok(job_group)

@@ -3,9 +3,10 @@
 use super::bad_export_error;
 use crate::StoreError;
 use crate::model::export::{ExportedJob, ExportedJobGroup, SharedByGroup, WorkflowExport};
-use crate::model::{FirstIds, JobSource, NewFile, NewJob, NewJobGroup, NewUserData};
+use crate::model::{FirstIds, JobSource, NewFile, NewJob, NewUserData};
+use std::borrow::Cow;
 use std::collections::HashMap;
-use windlass_types::JobStatus;
+use windlass_types::{JobDefinition, JobGroup, JobSettings, JobStatus};
 
 /// Maps ids of a file to indices in the order of the file.
 pub(super) struct ImportedIds {
@@ -114,22 +115,25 @@ impl<'e> ImportedJobGroups<'e> {
     }
 }
 
-impl<'e> ImportedJobGroup<'e> {
-    pub(super) fn to_new_group(&self, numbers: &ImportNumbering) -> Result<NewJobGroup<'e>, StoreError> {
+impl ImportedJobGroup<'_> {
+    pub(super) fn to_new_group(&self, numbers: &ImportNumbering) -> Result<JobGroup<u32>, StoreError> {
         let Self { name, shared, row } = *self;
-        Ok(NewJobGroup {
-            name,
-            env: row.map_or(&[], |row| &row.env),
-            invocation_script: row.and_then(|row| row.invocation_script.as_deref()),
+        let settings = JobSettings {
             stdio: shared.stdio,
             supports_termination: shared.supports_termination,
             failure_handler: numbers.handlers.resolve_optional(shared.failure_handler_id, name)?,
             scheduler: numbers.schedulers.resolve_optional(shared.scheduler_id, name)?,
-            labels: &shared.labels,
-            sites: row.map_or(&[], |row| &row.sites),
-            limit: row.and_then(|row| row.limit.as_deref()),
+            labels: shared.labels.clone(),
+            sites: row.map(|row| row.sites.clone()).unwrap_or_default(),
+            limit: row.and_then(|row| row.limit.clone()),
+        };
+        Ok(JobGroup {
+            name: name.to_owned(),
+            env: row.map(|row| row.env.clone()).unwrap_or_default(),
+            invocation_script: row.and_then(|row| row.invocation_script.clone()),
+            settings,
+            parameters: row.map(|row| row.parameters.clone()).unwrap_or_default(),
             elects_site: row.is_some_and(|row| row.elects),
-            parameters: row.map_or(&[], |row| &row.parameters),
         })
     }
 }
@@ -137,18 +141,16 @@ impl<'e> ImportedJobGroup<'e> {
 /// Indices of the objects that a job refers to.
 struct ImportedJobRefs {
     job_group: Option<u32>,
-    requirements: Option<u32>,
+    definition: JobDefinition<u32>,
     /// Input files, output files, input user data, output user data.
     lists: [Vec<u32>; 4],
     params: Option<String>,
-    env: Vec<(String, String)>,
 }
 
 /// Returns one object after the other. References of jobs were resolved before the first one is read, because a
 /// source cannot fail.
 pub(super) struct ImportSource<'e> {
     export: &'e WorkflowExport,
-    job_groups: &'e ImportedJobGroups<'e>,
     job_refs: Vec<ImportedJobRefs>,
     with_results: bool,
     next_file: usize,
@@ -160,7 +162,7 @@ impl<'e> ImportSource<'e> {
     pub(super) fn new(
         export: &'e WorkflowExport,
         numbers: &ImportNumbering,
-        job_groups: &'e ImportedJobGroups<'e>,
+        job_groups: &ImportedJobGroups<'_>,
         with_results: bool,
     ) -> Result<Self, StoreError> {
         let refers = export
@@ -168,15 +170,7 @@ impl<'e> ImportSource<'e> {
             .iter()
             .map(|job| resolve_job_refs(job, numbers, job_groups))
             .collect::<Result<_, _>>()?;
-        Ok(Self {
-            export,
-            job_groups,
-            job_refs: refers,
-            with_results,
-            next_file: 0,
-            next_user_data: 0,
-            next_job: 0,
-        })
+        Ok(Self { export, job_refs: refers, with_results, next_file: 0, next_user_data: 0, next_job: 0 })
     }
 
     fn initial_status(&self, job: &ExportedJob) -> JobStatus {
@@ -199,12 +193,22 @@ fn resolve_job_refs(
     let by = format!("job `{}`", job.name);
     let params = (!job.parameters.is_empty()).then(|| serde_json::to_string(&job.parameters));
     let job_group = job_groups.group_number(job)?;
-    let inherited = job_group
-        .and_then(|job_group| job_groups.list[job_group as usize].row)
-        .map_or(&[][..], |row| &row.env);
+    let group_row = job_group.and_then(|job_group| job_groups.list[job_group as usize].row);
+    let inherited_env = group_row.map_or(&[][..], |row| &row.env);
+    let inherited_script = group_row.and_then(|row| row.invocation_script.as_ref());
+    // The settings of a job are those of its job group.
+    let definition = JobDefinition {
+        invocation_script: job.invocation_script.clone().filter(|own| Some(own) != inherited_script),
+        env: job.env.iter().filter(|pair| !inherited_env.contains(pair)).cloned().collect(),
+        resource_requirements: numbers.requirements.resolve_optional(job.resource_requirements_id, &by)?,
+        priority: job.priority,
+        cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
+        options: job.options.clone(),
+        ..JobDefinition::new(&*job.name, &*job.command)
+    };
     Ok(ImportedJobRefs {
         job_group,
-        requirements: numbers.requirements.resolve_optional(job.resource_requirements_id, &by)?,
+        definition,
         lists: [
             numbers.files.resolve_all(&job.input_file_ids, &by)?,
             numbers.files.resolve_all(&job.output_file_ids, &by)?,
@@ -212,7 +216,6 @@ fn resolve_job_refs(
             numbers.user_data.resolve_all(&job.output_user_data_ids, &by)?,
         ],
         params: params.transpose().map_err(|e| bad_export_error(format!("{by}: {e}")))?,
-        env: job.env.iter().filter(|pair| !inherited.contains(pair)).cloned().collect(),
     })
 }
 
@@ -236,20 +239,12 @@ impl JobSource for ImportSource<'_> {
         let job = self.export.jobs.get(self.next_job)?;
         let refers = &self.job_refs[self.next_job];
         self.next_job += 1;
-        let job_group = refers.job_group.and_then(|job_group| self.job_groups.list[job_group as usize].row);
-        let inherited = job_group.and_then(|row| row.invocation_script.as_deref());
         let [input_files, output_files, input_user_data, output_user_data] = &refers.lists;
         Some(NewJob {
-            name: &job.name,
-            command: &job.command,
-            env: &refers.env,
-            invocation_script: job.invocation_script.as_deref().filter(|own| Some(*own) != inherited),
+            definition: Cow::Borrowed(&refers.definition),
             params: refers.params.as_deref(),
             job_group: refers.job_group,
-            requirements: refers.requirements,
             unit: job.unit,
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
             status: self.initial_status(job),
             reused_from: None,
             reused_work: None,

@@ -9,7 +9,7 @@ use crate::StoreError;
 use crate::db::SqlConnection;
 use crate::error::SqlError;
 use crate::model::export::{ExportedRequirements, ImportOptions, WorkflowExport};
-use crate::model::{NewAction, NewJobGroup, NewRequirements, NewWorkflow};
+use crate::model::{NewAction, NewRequirements, NewWorkflow};
 use import_source::{ImportNumbering, ImportSource, ImportedJobGroups};
 use serde_json::json;
 use windlass_core::dependency_edges::DependencyEdges;
@@ -76,7 +76,7 @@ fn insert_workflow(
         .list
         .iter()
         .map(|job_group| job_group.to_new_group(numbers))
-        .collect::<Result<Vec<NewJobGroup<'_>>, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?;
     let waited_for =
         export.workflow_actions.iter().map(|action| numbers.jobs.resolve_all(&action.job_ids, "an action"));
     let waited_for = waited_for.collect::<Result<Vec<_>, _>>()?;

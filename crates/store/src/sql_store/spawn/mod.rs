@@ -8,20 +8,22 @@ mod spawned_blocks;
 pub(crate) use spawned_blocks::{list_not_respawned, list_spawning_jobs};
 
 use super::apply_changes::{StatusCountDeltas, current_run, find_job_state};
-use super::column_decoding;
-use super::create::{IdCounter, JobRowWriter, duplicate_in_workflow, insert_job_group, next_id, set_next_id};
+use super::create::{
+    IdCounter, JobRowWriter, NewJobRow, duplicate_in_workflow, insert_job_group, next_id, set_next_id,
+};
 use super::workflow_updates::AuditContext;
+use super::{column_decoding, workflow_parts};
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
 use crate::error::SqlError;
-use crate::model::{NewJob, NewJobGroup, SpawnJob, SpawnRequest, SpawnResult};
+use crate::model::{SpawnJob, SpawnRequest, SpawnResult};
 use crate::sql::{common as sql, tables};
 use serde_json::{Value, json};
 use spawned_blocks::SpawnedBlock;
 use std::collections::HashMap;
 use windlass_types::settings::{DynamicJobSettings, WorkflowSettings};
 use windlass_types::worker_messages::AttemptKey;
-use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
+use windlass_types::{JobDefinition, JobGroup, JobId, JobSettings, JobStatus, Timestamp, WorkflowId};
 
 pub(crate) fn spawn_jobs(
     db: &impl SqlConnection,
@@ -104,12 +106,12 @@ fn require_running(db: &impl SqlConnection, caller: AttemptKey) -> Result<(), Sq
 
 /// Digest of the request, independent of its order.
 fn digest_request(request: &SpawnRequest) -> String {
-    let name = |number: &u32| request.jobs.get(*number as usize).map(|job| job.name.as_str());
+    let name = |number: &u32| request.jobs.get(*number as usize).map(|job| job.definition.name.as_str());
     let mut jobs: Vec<Value> = request
         .jobs
         .iter()
-        .map(|job| {
-            let mut waits_for: Vec<Option<&str>> = job.depends_on.iter().map(name).collect();
+        .map(|SpawnJob { definition: job, depends_on }| {
+            let mut waits_for: Vec<Option<&str>> = depends_on.iter().map(name).collect();
             waits_for.sort_unstable();
             waits_for.dedup();
             json!([
@@ -118,7 +120,7 @@ fn digest_request(request: &SpawnRequest) -> String {
                 waits_for,
                 job.resource_requirements,
                 job.priority,
-                job.labels,
+                job.settings.labels,
                 job.cancel_on_blocking_job_failure,
                 job.env,
                 job.invocation_script
@@ -146,7 +148,7 @@ fn find_earlier(
     let caller = request.caller;
     let mut ids = Vec::with_capacity(request.jobs.len());
     let mut blocks: Vec<SpawnedBlock> = Vec::new();
-    for job in &request.jobs {
+    for SpawnJob { definition: job, .. } in &request.jobs {
         let id: Option<i64> =
             db.query_optional(sql::JOB_NAMED, values![caller.workflow.0, job.name], |row| row.get(0))?;
         let Some(id) = id else { continue };
@@ -193,22 +195,10 @@ fn insert_jobs(db: &impl SqlConnection, request: &SpawnRequest) -> Result<i64, S
     let mut rows = JobRowWriter::new(db, workflow, first);
     let mut job_groups = SpawnJobGroups::default();
     let mut moved = StatusCountDeltas::default();
-    for job in &request.jobs {
-        let new = NewJob {
-            name: &job.name,
-            command: &job.command,
-            env: &job.env,
-            invocation_script: job.invocation_script.as_deref(),
-            priority: job.priority,
-            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
-            status: JobStatus::Blocked,
-            ..NewJob::default()
-        };
-        rows.push(
-            &new,
-            job_groups.find_or_create(db, workflow, job)?,
-            find_requirements_id(db, workflow, job)?,
-        )?;
+    for SpawnJob { definition: job, .. } in &request.jobs {
+        let job_group = job_groups.find_or_create(db, workflow, job)?;
+        let requirements = find_requirements_id(db, workflow, job)?;
+        rows.push(job, &NewJobRow::new(JobStatus::Blocked, job_group, requirements))?;
         moved.add(JobStatus::Blocked);
     }
     rows.finish()?;
@@ -222,34 +212,47 @@ fn insert_jobs(db: &impl SqlConnection, request: &SpawnRequest) -> Result<i64, S
 fn find_requirements_id(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    job: &SpawnJob,
+    job: &JobDefinition,
 ) -> Result<Option<i64>, SqlError> {
     let Some(name) = &job.resource_requirements else { return Ok(None) };
     let found = db.query_optional(sql::REQUIREMENTS_NAMED, values![workflow.0, name], |row| row.get(0))?;
     found.map(Some).ok_or_else(|| StoreError::NoSuchRequirements { name: name.clone() }.into())
 }
 
-/// Labels are stored in job groups: one for each set of labels.
+/// The job groups of added jobs: one for all jobs with the same settings.
 #[derive(Default)]
-struct SpawnJobGroups<'r>(HashMap<&'r [String], i64>);
+struct SpawnJobGroups(HashMap<JobSettings<i64>, i64>);
 
-impl<'r> SpawnJobGroups<'r> {
+impl SpawnJobGroups {
     fn find_or_create(
         &mut self,
         db: &impl SqlConnection,
         workflow: WorkflowId,
-        job: &'r SpawnJob,
+        job: &JobDefinition,
     ) -> Result<Option<i64>, SqlError> {
-        let labels = job.labels.as_slice();
-        if labels.is_empty() {
+        let missing = |what: &'static str, name: String| StoreError::NoSuchName { what: what.into(), name };
+        let settings = job.settings.clone().try_map_references(
+            |name| {
+                let handlers = workflow_parts::list_handlers(db, workflow)?;
+                let found = handlers.iter().find(|row| row.handler.name == name).map(|row| row.id);
+                Ok::<_, SqlError>(found.ok_or_else(|| missing("failure handler", name))?)
+            },
+            |name| {
+                let schedulers = workflow_parts::list_schedulers(db, workflow)?;
+                let found = schedulers.iter().find(|row| row.scheduler.name == name).map(|row| row.id);
+                Ok(found.ok_or_else(|| missing("scheduler", name))?)
+            },
+        )?;
+        if settings == JobSettings::default() {
             return Ok(None);
         }
-        if let Some(&known) = self.0.get(labels) {
+        if let Some(&known) = self.0.get(&settings) {
             return Ok(Some(known));
         }
-        let job_group = NewJobGroup { name: &job.name, labels, ..NewJobGroup::default() };
-        let id = insert_job_group(db, workflow, &job_group, None, None)?;
-        self.0.insert(labels, id);
+        let name = job.name.clone();
+        let job_group = JobGroup { name, settings: settings.clone(), ..JobGroup::default() };
+        let id = insert_job_group(db, workflow, &job_group)?;
+        self.0.insert(settings, id);
         Ok(Some(id))
     }
 }
@@ -265,7 +268,7 @@ fn insert_edges(db: &impl SqlConnection, request: &SpawnRequest, first: i64) -> 
         others.dedup();
         for other in others {
             if other as usize >= request.jobs.len() {
-                let what = format!("job {other} of the request, a dependency of `{}`", job.name);
+                let what = format!("job {other} of the request, a dependency of `{}`", job.definition.name);
                 return Err(StoreError::OutOfRange { what }.into());
             }
             rows.push(&values![caller.workflow.0, id, first + i64::from(other)])?;

@@ -11,8 +11,8 @@ use windlass_store::model::{
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::{
-    Attempt, Bytes, EventId, FileId, JobId, JobStatus, Resources, ResultId, RunId, Timestamp, UserDataId,
-    WorkerId, WorkflowId,
+    Attempt, Bytes, EventId, FileId, JobDefinition, JobId, JobStatus, RequirementsId, Resources, ResultId,
+    RunId, Timestamp, UserDataId, WorkerId, WorkflowId,
 };
 
 fn empty(store: &dyn Store) -> WorkflowId {
@@ -21,7 +21,14 @@ fn empty(store: &dyn Store) -> WorkflowId {
 }
 
 fn new(name: &str) -> AddJob {
-    AddJob { name: name.into(), command: "true".into(), ..AddJob::default() }
+    JobDefinition::new(name, "true").into()
+}
+
+fn with_requirements(name: &str, requirements: Option<RequirementsId>, scheduler: Option<i64>) -> AddJob {
+    let mut job = new(name);
+    job.definition.resource_requirements = requirements.map(|id| id.0);
+    job.definition.settings.scheduler = scheduler;
+    job
 }
 
 fn stated(job: JobId, worker: WorkerId) -> ClientResult {
@@ -170,11 +177,11 @@ pub(crate) fn ready_requirements_are_grouped(store: &dyn Store) {
     // Two sets with the same values are one.
     let sets = ["big", "large"].map(|name| Some(store.add_requirements(id, name, &big, NOW).unwrap()));
     let ready = [
-        AddJob { requirements: sets[0], ..new("a") },
-        AddJob { requirements: sets[1], scheduler: Some(night), ..new("b") },
+        with_requirements("a", sets[0], None),
+        with_requirements("b", sets[1], Some(night)),
         new("c"),
         new("d"),
-        AddJob { requirements: sets[0], ..new("runs") },
+        with_requirements("runs", sets[0], None),
     ];
     let jobs = store.add_jobs(id, &ready, NOW).unwrap();
     store.add_jobs(id, &[AddJob { waits_for: vec![jobs[0]], ..new("waits") }], NOW).unwrap();

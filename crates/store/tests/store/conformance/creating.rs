@@ -1,12 +1,12 @@
 //! Creating workflows.
 
-use crate::kit::{NOW, counts, create, create_jobs, job, workflow};
+use crate::kit::{NOW, counts, create, create_jobs, defined, job, workflow};
 use std::time::Duration;
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_store::model::{InMemoryJobSource, JobFilter, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::{Store, StoreError};
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
-use windlass_types::{Attempt, Bytes, JobId, JobStatus, Resources};
+use windlass_types::{Attempt, Bytes, JobDefinition, JobId, JobStatus, Resources};
 
 pub(crate) fn created_workflow_is_read_back(store: &dyn Store) {
     let large = Resources {
@@ -34,8 +34,19 @@ pub(crate) fn created_workflow_is_read_back(store: &dyn Store) {
         ..NewWorkflow::default()
     };
     let jobs = [
-        NewJob { env: &env[..1], requirements: Some(0), priority: -3, ..job("first") },
-        NewJob { cancel_on_blocking_job_failure: false, status: JobStatus::Blocked, ..job("second") },
+        defined(JobDefinition {
+            env: env[..1].to_vec(),
+            resource_requirements: Some(0),
+            priority: -3,
+            ..JobDefinition::new("first", "true")
+        }),
+        NewJob {
+            status: JobStatus::Blocked,
+            ..defined(JobDefinition {
+                cancel_on_blocking_job_failure: false,
+                ..JobDefinition::new("second", "true")
+            })
+        },
     ];
     let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
 
@@ -123,7 +134,9 @@ pub(crate) fn equal_requirements_share_a_class_except_the_default(store: &dyn St
     let edges = DependencyEdges::default();
     let jobs = [Some(0), Some(1), Some(2), None, Some(0)];
     let names = ["v", "w", "x", "y", "z"];
-    let rows = names.iter().zip(jobs).map(|(name, requirements)| NewJob { requirements, ..job(name) });
+    let rows = names.iter().zip(jobs).map(|(name, resource_requirements)| {
+        defined(JobDefinition { resource_requirements, ..JobDefinition::new(*name, "true") })
+    });
     let mut rows = InMemoryJobSource::new(rows);
     let id = store.create_workflow(&workflow(&requirements, &edges), &mut rows, NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
@@ -168,7 +181,10 @@ pub(crate) fn failed_creation_leaves_no_rows(store: &dyn Store) {
     }
     let edges = DependencyEdges::default();
     for bad in [
-        NewJob { requirements: Some(0), ..job("has missing requirements") },
+        defined(JobDefinition {
+            resource_requirements: Some(0),
+            ..JobDefinition::new("has missing requirements", "true")
+        }),
         NewJob { status: JobStatus::Running, ..job("runs without a worker") },
         job(""),
     ] {

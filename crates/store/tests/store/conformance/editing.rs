@@ -1,24 +1,24 @@
 //! Manual edits: adding, changing and deleting jobs, files and requirements.
 
 use crate::kit::{
-    ListSource, NOW, claim, commit, counts, create, end, file, job, key, start, worker, workflow,
+    ListSource, NOW, claim, commit, counts, create, defined, end, file, job, key, start, worker, workflow,
 };
 use serde_json::json;
 use std::time::Duration;
 use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_store::model::{
     AddJob, DataFilter, EventFilter, EventSeverity, ExportOptions, FileUpdate, ImportOptions, JobFilter,
-    JobRelations, JobUpdate, NewAction, NewEvent, NewJob, NewJobGroup, NewRequirements, NewUserData,
-    NewWorkflow, RequirementsUpdate, ResultFilter,
+    JobRelations, JobUpdate, NewAction, NewEvent, NewJob, NewRequirements, NewUserData, NewWorkflow,
+    RequirementsUpdate, ResultFilter,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::WorkflowAction;
 use windlass_types::{
-    Bytes, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, WorkflowId,
+    Bytes, EventId, FileId, JobDefinition, JobGroup, JobId, JobStatus, Resources, ResultId, WorkflowId,
 };
 
 fn new(name: &str) -> AddJob {
-    AddJob { name: name.into(), command: format!("echo {name}"), ..AddJob::default() }
+    JobDefinition::new(name, format!("echo {name}")).into()
 }
 
 /// `c` and `d` depend on `a` and `b` through a dependency group; `e` depends on `d`. All read `in`, `a` writes
@@ -72,7 +72,8 @@ pub(crate) fn jobs_are_added_to_a_workflow(store: &dyn Store) {
     // Adjacent to its jobs, and after jobs of others.
     let third = store.add_jobs(id, &[AddJob { waits_for: vec![first[0]], ..new("three") }], NOW).unwrap();
     create(store, 3);
-    let last = AddJob { priority: 7, waits_for: vec![first[1], third[0], first[1]], ..new("four") };
+    let mut last = AddJob { waits_for: vec![first[1], third[0], first[1]], ..new("four") };
+    last.definition.priority = 7;
     let fourth = store.add_jobs(id, &[last], NOW).unwrap();
     assert_eq!(names(store, id), ["one", "two", "three", "four"]);
     let table = store.load_jobs(id).unwrap();
@@ -124,7 +125,8 @@ pub(crate) fn invalid_added_jobs_are_rejected(store: &dyn Store) {
     assert!(matches!(add(with(vec![strangers[0]])), StoreError::NoSuchJob(_)));
     let file = AddJob { input_files: vec![FileId(999)], ..new("x") };
     assert!(matches!(add(file), StoreError::NoSuchFile(FileId(999))));
-    let asking = AddJob { requirements: Some(RequirementsId(999)), ..new("x") };
+    let mut asking = new("x");
+    asking.definition.resource_requirements = Some(999);
     assert!(matches!(add(asking), StoreError::NoSuchRequirementsId(_)));
     assert!(matches!(add(new("c")), StoreError::DuplicateJobName { name } if name == "c"));
     assert!(matches!(store.add_jobs(WorkflowId(999), &[new("x")], NOW), Err(StoreError::NoSuchWorkflow(_))));
@@ -201,15 +203,14 @@ pub(crate) fn record_keeps_the_executed_command(store: &dyn Store) {
 
 pub(crate) fn update_of_one_job_splits_shared_rows(store: &dyn Store) {
     let shared = [NewRequirements { name: "big", resources: Resources { cpus: 4, ..Resources::DEFAULT } }];
-    let kinds = [NewJobGroup { name: "k_{i}", invocation_script: Some("nice"), ..NewJobGroup::default() }];
-    let mut source = ListSource {
-        jobs: vec![
-            NewJob { requirements: Some(0), job_group: Some(0), ..job("k_1") },
-            NewJob { requirements: Some(0), job_group: Some(0), ..job("k_2") },
-            job("plain"),
-        ],
-        ..ListSource::default()
+    let kinds =
+        [JobGroup { name: "k_{i}".into(), invocation_script: Some("nice".into()), ..JobGroup::default() }];
+    let of_group = |name: &str| NewJob {
+        job_group: Some(0),
+        ..defined(JobDefinition { resource_requirements: Some(0), ..JobDefinition::new(name, "true") })
     };
+    let mut source =
+        ListSource { jobs: vec![of_group("k_1"), of_group("k_2"), job("plain")], ..ListSource::default() };
     let edges = windlass_core::dependency_edges::DependencyEdges::default();
     let new = NewWorkflow { job_groups: &kinds, ..workflow(&shared, &edges) };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
@@ -241,8 +242,12 @@ pub(crate) fn update_of_one_job_splits_shared_rows(store: &dyn Store) {
         store.update_job(id, jobs[job], &labels(&["gpu"]), NOW).unwrap();
     }
     store.update_job(id, jobs[1], &labels(&[]), NOW).unwrap();
-    let kinds: Vec<_> =
-        store.job_groups(id).unwrap().into_iter().map(|kind| (kind.name, kind.labels)).collect();
+    let kinds: Vec<_> = store
+        .job_groups(id)
+        .unwrap()
+        .into_iter()
+        .map(|kind| (kind.group.name, kind.group.settings.labels))
+        .collect();
     let gpu = vec!["gpu".to_owned()];
     assert_eq!(
         kinds,
@@ -366,7 +371,9 @@ pub(crate) fn requirements_are_added_changed_and_deleted(store: &dyn Store) {
     let set = store.add_requirements(id, "large", &large, NOW).unwrap();
     let error = store.add_requirements(id, "large", &large, NOW).unwrap_err();
     assert!(matches!(&error, StoreError::DuplicateName { .. }), "{error}");
-    let job = store.add_jobs(id, &[AddJob { requirements: Some(set), ..new("asking") }], NOW).unwrap();
+    let mut asking = new("asking");
+    asking.definition.resource_requirements = Some(set.0);
+    let job = store.add_jobs(id, &[asking], NOW).unwrap();
     let error = store.delete_requirements(set, NOW).unwrap_err();
     assert!(matches!(&error, StoreError::InUse { by, .. } if by.contains("`asking`")), "{error}");
     let update = RequirementsUpdate {

@@ -1,7 +1,7 @@
 //! Export and import of workflows, and files from other programs.
 
 use super::workflow_contents::sample;
-use crate::kit::{NOW, claim, commit, counts, create, end, job, key, start, worker, workflow};
+use crate::kit::{NOW, claim, commit, counts, create, defined, end, key, start, worker, workflow};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use windlass_core::change::WorkflowChange;
@@ -12,7 +12,7 @@ use windlass_store::model::{
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::WorkflowSettings;
-use windlass_types::{Bytes, JobStatus, Resources, RunId, WorkflowId};
+use windlass_types::{Bytes, JobDefinition, JobStatus, Resources, RunId, WorkflowId};
 
 const ALL: ExportOptions = ExportOptions { results: true, events: true };
 
@@ -128,11 +128,13 @@ pub(crate) fn import_without_results_starts_from_the_beginning(store: &dyn Store
     let edges = builder.finish();
     let odd = Resources { memory: Bytes(1_234_567), runtime: Some(NOW.since(NOW)), ..Resources::DEFAULT };
     let requirements = [NewRequirements { name: "odd", resources: odd }];
-    let rows = ["a", "b", "c", "d", "e"].map(|name| windlass_store::model::NewJob {
-        requirements: Some(0),
-        priority: 3,
-        cancel_on_blocking_job_failure: false,
-        ..job(name)
+    let rows = ["a", "b", "c", "d", "e"].map(|name| {
+        defined(JobDefinition {
+            resource_requirements: Some(0),
+            priority: 3,
+            cancel_on_blocking_job_failure: false,
+            ..JobDefinition::new(name, "true")
+        })
     });
     let id = store
         .create_workflow(&workflow(&requirements, &edges), &mut InMemoryJobSource::new(rows), NOW)
@@ -182,17 +184,7 @@ pub(crate) fn import_keeps_added_jobs(store: &dyn Store) {
     let worker = worker(store, id);
     commit(store, id, vec![claim(jobs[0], 1, worker)]).unwrap();
     let spawn = |id, caller, name: &str| {
-        let job = SpawnJob {
-            name: name.into(),
-            command: "true".into(),
-            depends_on: vec![],
-            resource_requirements: None,
-            priority: 0,
-            labels: vec![],
-            cancel_on_blocking_job_failure: true,
-            env: vec![],
-            invocation_script: None,
-        };
+        let job = SpawnJob { definition: JobDefinition::new(name, "true"), depends_on: vec![] };
         let caller = key(id, caller, 1);
         let request = SpawnRequest { caller, lineage: Some("l".into()), state: None, jobs: vec![job] };
         store.spawn_jobs(&request, NOW).unwrap()
@@ -251,7 +243,7 @@ pub(crate) fn torc_export_is_imported(store: &dyn Store) {
         )
     );
     assert_eq!(table.requirements[1].memory, Bytes(2 << 30));
-    assert_eq!(store.job_groups(id).unwrap()[0].labels, ["gpu"]);
+    assert_eq!(store.job_groups(id).unwrap()[0].group.settings.labels, ["gpu"]);
     assert_eq!(store.files(id, &DataFilter::default()).unwrap()[0].mtime_ns, Some(1_500_000_000));
     assert_eq!(store.job_files(id).unwrap().len(), 2);
 }

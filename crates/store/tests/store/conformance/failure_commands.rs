@@ -1,13 +1,13 @@
 //! Failure commands and revisions by people and agents.
 
-use crate::kit::{NOW, claim, commit, end, job, key, status_of, worker, workflow};
+use crate::kit::{NOW, claim, commit, defined, end, job, key, status_of, worker, workflow};
 use windlass_core::change::WorkflowChange;
 use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_core::failure_signature::FailureSignature;
 use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition};
 use windlass_store::model::{
-    DecisionFilter, DecisionState, InMemoryJobSource, JobFilter, JobUpdate, NewJob, NewJobGroup,
-    NewRequirements, NewWorkflow, RequirementsChange, RequirementsUsers, RevisionFilter,
+    DecisionFilter, DecisionState, InMemoryJobSource, JobFilter, JobUpdate, NewJob, NewRequirements,
+    NewWorkflow, RequirementsChange, RequirementsUsers, RevisionFilter,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::failure_commands::{
@@ -15,7 +15,10 @@ use windlass_types::failure_commands::{
     PendingCommand, RequestedJobChanges, TriagePolicy,
 };
 use windlass_types::settings::{SlurmScheduler, WorkflowSettings};
-use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, WorkflowId};
+use windlass_types::{
+    Attempt, Bytes, FailureClass, JobDefinition, JobGroup, JobId, JobSettings, JobStatus, Resources,
+    WorkflowId,
+};
 
 const GIB: u64 = 1 << 30;
 
@@ -29,10 +32,8 @@ fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<J
     let settings =
         WorkflowSettings { use_pending_failed: true, triage: policy, ..WorkflowSettings::default() };
     let new = NewWorkflow { settings: Some(&settings), ..workflow(&requirements, &edges) };
-    let jobs = ["a", "b", "c"].map(|name| NewJob {
-        requirements: Some(0),
-        cancel_on_blocking_job_failure: true,
-        ..job(name)
+    let jobs = ["a", "b", "c"].map(|name| {
+        defined(JobDefinition { resource_requirements: Some(0), ..JobDefinition::new(name, "true") })
     });
     let id = store.create_workflow(&new, &mut InMemoryJobSource::new(jobs), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
@@ -163,7 +164,11 @@ pub(crate) fn partition_changes_for_named_jobs_only(store: &dyn Store) {
     let cpu =
         SlurmScheduler { name: "cpu".into(), partition: Some("short".into()), ..SlurmScheduler::default() };
     let schedulers = [cpu.clone(), SlurmScheduler { name: "big".into(), ..SlurmScheduler::default() }];
-    let kinds = [NewJobGroup { name: "k", scheduler: Some(0), ..NewJobGroup::default() }];
+    let kinds = [JobGroup {
+        name: "k".into(),
+        settings: JobSettings { scheduler: Some(0), ..JobSettings::default() },
+        ..JobGroup::default()
+    }];
     let edges = DependencyEdgesBuilder::default().finish();
     let new = NewWorkflow { schedulers: &schedulers, job_groups: &kinds, ..workflow(&[], &edges) };
     let of_kind = |name, kind| NewJob { job_group: kind, ..job(name) };
@@ -174,7 +179,9 @@ pub(crate) fn partition_changes_for_named_jobs_only(store: &dyn Store) {
         let kinds = store.job_groups(id).unwrap();
         let of_kind = |kind| store.jobs(id, &JobFilter { kind: Some(kind), ..JobFilter::default() }).unwrap();
         let has = |kind, job: &JobId| of_kind(kind).iter().any(|row| row.id == *job);
-        let scheduler = |job| kinds.iter().find(|row| has(row.id, job)).and_then(|row| row.scheduler.clone());
+        let scheduler = |job| {
+            kinds.iter().find(|row| has(row.id, job)).and_then(|row| row.group.settings.scheduler.clone())
+        };
         jobs.iter().map(scheduler).collect()
     };
     let moved = |job, scheduler: Option<&str>, partition: Option<&str>| {

@@ -7,13 +7,12 @@ use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::failure_signature::FailureSignature;
 use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition, NextAttempt};
 use windlass_store::Store;
-use windlass_store::model::{
-    FailureFilter, InMemoryJobSource, NewJob, NewJobGroup, NewWorkflow, ResultFilter,
-};
+use windlass_store::model::{FailureFilter, InMemoryJobSource, NewJob, NewWorkflow, ResultFilter};
 use windlass_types::settings::FailureHandler;
 use windlass_types::worker_messages::{ProcessExit, RecoveryScript, RecoveryScriptResult};
 use windlass_types::{
-    Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, Timestamp, WorkerId, WorkflowId,
+    Attempt, Bytes, FailureClass, JobGroup, JobId, JobSettings, JobStatus, Resources, Timestamp, WorkerId,
+    WorkflowId,
 };
 
 fn recovery() -> RecoveryScript {
@@ -155,8 +154,10 @@ pub(crate) fn one_job_can_get_larger_requirements(store: &dyn Store) {
 
 pub(crate) fn failure_handlers_are_loaded_with_jobs(store: &dyn Store) {
     let handler = |name: &str| FailureHandler { name: name.into(), rules: Vec::new() };
-    let kinds = [None, Some(1), Some(0)]
-        .map(|failure_handler| NewJobGroup { failure_handler, ..NewJobGroup::default() });
+    let kinds = [None, Some(1), Some(0)].map(|failure_handler| JobGroup {
+        settings: JobSettings { failure_handler, ..JobSettings::default() },
+        ..JobGroup::default()
+    });
     let jobs = [("a", Some(1)), ("b", None), ("c", Some(0)), ("d", Some(2))];
     let jobs = jobs.map(|(name, kind)| NewJob { job_group: kind, ..job(name) });
     let handlers = [handler("first"), handler("second")];

@@ -1,7 +1,8 @@
 //! Records of the files of attempts, and of the work behind completed jobs.
 
 use crate::kit::{
-    ListSource, NOW, claim, commit, commit_batch, create, end, file, job, key, new_worker, worker, workflow,
+    ListSource, NOW, claim, commit, commit_batch, create, defined, end, file, job, key, new_worker, worker,
+    workflow,
 };
 use windlass_core::change::WorkflowChange;
 use windlass_core::dependency_edges::DependencyEdges;
@@ -12,7 +13,7 @@ use windlass_store::model::{
     CompletedWork, DataFilter, InMemoryJobSource, NewJob, NewUserData, NewWorker, ResultFilter,
 };
 use windlass_types::worker_messages::{AttemptFiles, AttemptKey, FileSnapshot};
-use windlass_types::{Attempt, Bytes, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{Attempt, Bytes, JobDefinition, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 fn seen(mtime_ns: i64) -> FileSnapshot {
     FileSnapshot { mtime_ns, size: 7, hash: Some("abc".into()) }
@@ -138,12 +139,11 @@ pub(crate) fn reused_result_is_a_copy(store: &dyn Store) {
         files: Some(AttemptFiles { inputs: vec![Some(seen(1)), None], outputs: vec![] }),
     };
     let plain = CompletedWork { started_at: None, files: None, ..work.clone() };
-    let reused = |name, work| NewJob {
-        name,
+    let reused = |name: &str, work| NewJob {
         status: JobStatus::Completed,
         reused_from: Some(old[0]),
         reused_work: work,
-        ..NewJob::default()
+        ..defined(JobDefinition::new(name, ""))
     };
     // Enough for a statement with many rows, which is a separate form.
     let names: Vec<String> = (0..70).map(|n| format!("more {n}")).collect();

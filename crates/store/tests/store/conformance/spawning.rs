@@ -10,20 +10,12 @@ use windlass_store::model::{
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::{DynamicJobSettings, WorkflowSettings};
 use windlass_types::worker_messages::AttemptKey;
-use windlass_types::{Attempt, JobId, JobStatus, Resources, RunId, WorkerId, WorkflowId};
+use windlass_types::{
+    Attempt, JobDefinition, JobId, JobSettings, JobStatus, Resources, RunId, WorkerId, WorkflowId,
+};
 
 fn new(name: &str, depends_on: &[u32]) -> SpawnJob {
-    SpawnJob {
-        name: name.to_owned(),
-        command: format!("echo {name}"),
-        depends_on: depends_on.to_vec(),
-        resource_requirements: None,
-        priority: 0,
-        labels: Vec::new(),
-        cancel_on_blocking_job_failure: true,
-        env: Vec::new(),
-        invocation_script: None,
-    }
+    SpawnJob { definition: JobDefinition::new(name, format!("echo {name}")), depends_on: depends_on.to_vec() }
 }
 
 fn request(caller: AttemptKey, jobs: Vec<SpawnJob>) -> SpawnRequest {
@@ -52,13 +44,16 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
     assert!(store.jobs_after(id, jobs[1]).unwrap().ids.is_empty());
 
     let large = SpawnJob {
-        resource_requirements: Some("large".into()),
-        priority: 5,
-        labels: vec!["gpu".into()],
-        cancel_on_blocking_job_failure: false,
-        env: vec![("A".into(), "1".into())],
-        invocation_script: Some("nice".into()),
-        ..new("b", &[0, 0])
+        definition: JobDefinition {
+            resource_requirements: Some("large".into()),
+            priority: 5,
+            cancel_on_blocking_job_failure: false,
+            env: vec![("A".into(), "1".into())],
+            invocation_script: Some("nice".into()),
+            settings: JobSettings { labels: vec!["gpu".into()], ..JobSettings::default() },
+            ..JobDefinition::new("b", "echo b")
+        },
+        depends_on: vec![0, 0],
     };
     let spawned = store.spawn_jobs(&request(caller, vec![new("a", &[]), large]), NOW).unwrap();
     assert_eq!((spawned.iteration, spawned.lineage.as_str(), spawned.is_replay), (1, "loop", false));
@@ -84,7 +79,7 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
     assert_eq!(names, [("loop", None), ("other", None), ("a", spawn), ("b", spawn)]);
     let paged = JobFilter { after: Some(jobs[1]), limit: Some(1), ..JobFilter::default() };
     assert_eq!(store.jobs(id, &paged).unwrap()[0].name, "a");
-    assert_eq!(store.job_groups(id).unwrap()[0].labels, ["gpu"]);
+    assert_eq!(store.job_groups(id).unwrap()[0].group.settings.labels, ["gpu"]);
     let command = &store.load_job_commands(&ids[1..]).unwrap()[0];
     assert_eq!((command.command.as_str(), command.env.len()), ("echo b", 1));
     assert_eq!(command.invocation_script.as_deref(), Some("nice"));
@@ -181,7 +176,8 @@ pub(crate) fn only_a_running_attempt_can_spawn(store: &dyn Store) {
     }
     assert!(matches!(spawn(AttemptKey { job: JobId(9999), ..running }), StoreError::NoSuchJob(_)));
     let bad = |job| store.spawn_jobs(&request(running, vec![job]), NOW).unwrap_err();
-    let unknown = SpawnJob { resource_requirements: Some("huge".into()), ..new("a", &[]) };
+    let mut unknown = new("a", &[]);
+    unknown.definition.resource_requirements = Some("huge".into());
     assert!(matches!(bad(unknown), StoreError::NoSuchRequirements { name } if name == "huge"));
     assert!(matches!(bad(new("a", &[1])), StoreError::OutOfRange { .. }));
     assert!(matches!(store.spawn_jobs(&request(running, vec![]), NOW), Err(StoreError::OutOfRange { .. })));

@@ -5,10 +5,12 @@ use windlass_core::change::{WorkUnitChange, WorkflowChange};
 use windlass_core::dependency_edges::DependencyEdges;
 use windlass_core::workflow_state::WorkUnitRow;
 use windlass_store::model::{
-    ExportOptions, ImportOptions, InMemoryJobSource, NewJob, NewJobGroup, NewWorker, NewWorkflow,
+    ExportOptions, ImportOptions, InMemoryJobSource, JobGroupRow, NewJob, NewWorker, NewWorkflow,
 };
 use windlass_store::{Store, StoreError};
-use windlass_types::{JobId, JobStatus, RunId, WorkUnitStatus, WorkUnitStatusCounts, WorkflowId};
+use windlass_types::{
+    JobGroup, JobId, JobSettings, JobStatus, RunId, WorkUnitStatus, WorkUnitStatusCounts, WorkflowId,
+};
 
 fn change(number: u32, from: WorkUnitStatus, to: WorkUnitStatus, site: Option<&str>) -> WorkflowChange {
     WorkflowChange::Unit(WorkUnitChange { number, from, to, site: site.map(str::to_owned) })
@@ -17,16 +19,15 @@ fn change(number: u32, from: WorkUnitStatus, to: WorkUnitStatus, site: Option<&s
 /// Units 0 and 1 with two jobs each, a job without a unit between them, and unit 4 with a completed job.
 fn create(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     let edges = DependencyEdges::default();
-    let sites = ["west".to_owned(), "east".to_owned()];
+    let sites = vec!["west".to_owned(), "east".to_owned()];
     let kinds = [
-        NewJobGroup {
-            name: "landing",
-            sites: &sites,
-            limit: Some("few"),
+        JobGroup {
+            name: "landing".into(),
+            settings: JobSettings { sites, limit: Some("few".into()), ..JobSettings::default() },
             elects_site: true,
-            ..NewJobGroup::default()
+            ..JobGroup::default()
         },
-        NewJobGroup { name: "work", ..NewJobGroup::default() },
+        JobGroup { name: "work".into(), ..JobGroup::default() },
     ];
     let new = NewWorkflow { job_groups: &kinds, ..workflow(&[], &edges) };
     let of = |name, unit, kind| NewJob { unit, job_group: Some(kind), ..job(name) };
@@ -63,8 +64,12 @@ pub(crate) fn work_units_are_created_with_their_jobs(store: &dyn Store) {
         (vec!["east".into(), "west".into()], Some("few"), true)
     );
     let kinds = store.job_groups(workflow).unwrap();
-    assert_eq!((kinds[0].sites.len(), kinds[0].limit.as_deref(), kinds[0].elects), (2, Some("few"), true));
-    assert_eq!((kinds[1].sites.len(), kinds[1].limit.as_deref(), kinds[1].elects), (0, None, false));
+    let limited = |row: &JobGroupRow| {
+        let settings = &row.group.settings;
+        (settings.sites.len(), settings.limit.clone(), row.group.elects_site)
+    };
+    assert_eq!(limited(&kinds[0]), (2, Some("few".into()), true));
+    assert_eq!(limited(&kinds[1]), (0, None, false));
     let counts = WorkUnitStatusCounts { waiting: 2, completed: 1, ..WorkUnitStatusCounts::default() };
     assert_eq!(store.work_unit_counts(workflow).unwrap(), counts);
     assert!(store.work_units(workflow, 0).unwrap()[2].ended_at.is_some());
@@ -135,7 +140,7 @@ pub(crate) fn canceled_run_cancels_open_work_units(store: &dyn Store) {
 
 pub(crate) fn invalid_landing_jobs_are_rejected(store: &dyn Store) {
     let edges = DependencyEdges::default();
-    let kinds = [NewJobGroup { name: "landing", elects_site: true, ..NewJobGroup::default() }];
+    let kinds = [JobGroup { name: "landing".into(), elects_site: true, ..JobGroup::default() }];
     let new = NewWorkflow { job_groups: &kinds, ..workflow(&[], &edges) };
     let electing = |name, unit| NewJob { unit, job_group: Some(0), ..job(name) };
     for (jobs, complaint) in [

@@ -4,11 +4,13 @@ use crate::kit::{ListSource, NOW, claim, commit, counts, create, end, file, job,
 use serde_json::json;
 use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_store::model::{
-    DataFilter, EventFilter, EventSeverity, JobFilter, NewEvent, NewJob, NewJobGroup, NewUserData,
-    NewWorkflow, RequirementsChange, RequirementsUsers, ResultFilter, WorkflowUpdate,
+    DataFilter, EventFilter, EventSeverity, JobFilter, NewEvent, NewJob, NewUserData, NewWorkflow,
+    RequirementsChange, RequirementsUsers, ResultFilter, WorkflowUpdate,
 };
 use windlass_store::{Store, StoreError};
-use windlass_types::{JobId, JobStatus, Resources, Timestamp, UserDataId, WorkflowId};
+use windlass_types::{
+    JobDefinition, JobGroup, JobId, JobStatus, Resources, Timestamp, UserDataId, WorkflowId,
+};
 
 pub(crate) fn a_workflow_is_renamed_and_archived(store: &dyn Store) {
     let (id, _) = create(store, 1);
@@ -82,7 +84,7 @@ pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
 }
 
 pub(crate) fn requirements_change_for_jobs_and_groups(store: &dyn Store) {
-    let kinds = ["a_{i}", "b_{i}"].map(|name| NewJobGroup { name, ..NewJobGroup::default() });
+    let kinds = ["a_{i}", "b_{i}"].map(|name| JobGroup { name: name.into(), ..JobGroup::default() });
     let mut source = ListSource {
         jobs: vec![
             NewJob { job_group: Some(0), ..job("a_1") },
@@ -134,7 +136,9 @@ pub(crate) fn requirements_change_for_jobs_and_groups(store: &dyn Store) {
 pub(crate) fn priority_is_changed_for_all_jobs_of_a_priority(store: &dyn Store) {
     let [id, other] = ["one", "other"].map(|name| {
         let jobs = [("a", 0), ("b", 10), ("c", 0), ("d", 5)];
-        let jobs = jobs.map(|(name, priority)| NewJob { priority, ..job(name) });
+        let jobs = jobs.map(|(name, priority)| {
+            NewJob::from(JobDefinition { priority, ..JobDefinition::new(name, "true") })
+        });
         let mut source = ListSource { jobs: jobs.to_vec(), ..ListSource::default() };
         store.create_workflow(&NewWorkflow { name, ..NewWorkflow::default() }, &mut source, NOW).unwrap()
     });

@@ -1,13 +1,13 @@
 //! Contents of a workflow besides plain jobs: job groups, files, user data, failure handlers, schedulers,
 //! actions.
 
-use crate::kit::{IDS, ListSource, NOW, create, create_jobs, file, job, workflow};
+use crate::kit::{IDS, ListSource, NOW, create, create_jobs, defined, file, job, workflow};
 use serde_json::json;
 use std::time::Duration;
 use windlass_core::dependency_edges::DependencyEdges;
 use windlass_store::model::{
     DataFilter, InMemoryJobSource, JobFile, JobFilter, JobParameters, NewAction, NewFile, NewJob,
-    NewJobGroup, NewUserData, NewWorkflow,
+    NewUserData, NewWorkflow,
 };
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::{
@@ -15,7 +15,7 @@ use windlass_types::settings::{
     WorkflowSettings,
 };
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
-use windlass_types::{Bytes, FileId, JobStatus, WorkflowId};
+use windlass_types::{Bytes, FileId, JobDefinition, JobGroup, JobSettings, JobStatus, WorkflowId};
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -37,39 +37,42 @@ pub(crate) fn sample(store: &dyn Store, settings: &WorkflowSettings) -> Workflow
             NewUserData { name: "later", data: None, is_ephemeral: true },
         ],
         jobs: vec![
-            NewJob { command: IDS, output_files: &[0], output_user_data: &[1], ..job("gen") },
+            NewJob { output_files: &[0], output_user_data: &[1], ..defined(JobDefinition::new("gen", IDS)) },
             NewJob {
                 job_group: Some(0),
                 params: Some(r#"{"z":1,"a":0.5,"m":"it's"}"#),
-                env: &own_env,
                 input_files: &[0, 0],
                 output_files: &[1],
                 input_user_data: &[1, 0],
                 status: JobStatus::Blocked,
-                ..job("use_1")
+                ..defined(JobDefinition { env: own_env, ..JobDefinition::new("use_1", "true") })
             },
             NewJob {
                 job_group: Some(0),
-                invocation_script: Some("mpirun"),
                 input_files: &[2, 0],
                 status: JobStatus::Blocked,
-                ..job("use_2")
+                ..defined(JobDefinition {
+                    invocation_script: Some("mpirun".into()),
+                    ..JobDefinition::new("use_2", "true")
+                })
             },
         ],
         command: String::new(),
     };
-    let (env, labels, parameters) = (pairs(&[("A", "kind"), ("B", "kind")]), ["big".to_owned()], names());
-    let kind = NewJobGroup {
-        name: "use_{i}",
-        env: &env,
-        invocation_script: Some("nice"),
-        stdio: Some(StdioSettings { mode: StdioMode::Combined, delete_on_success: true }),
-        supports_termination: Some(true),
-        failure_handler: Some(0),
-        scheduler: Some(0),
-        labels: &labels,
-        parameters: &parameters,
-        ..NewJobGroup::default()
+    let kind = JobGroup {
+        name: "use_{i}".into(),
+        env: pairs(&[("A", "kind"), ("B", "kind")]),
+        invocation_script: Some("nice".into()),
+        settings: JobSettings {
+            stdio: Some(StdioSettings { mode: StdioMode::Combined, delete_on_success: true }),
+            supports_termination: Some(true),
+            failure_handler: Some(0),
+            scheduler: Some(0),
+            labels: vec!["big".into()],
+            ..JobSettings::default()
+        },
+        parameters: names(),
+        ..JobGroup::default()
     };
     let edges = DependencyEdges { direct: vec![(1, 0), (2, 0)], ..DependencyEdges::default() };
     let new = NewWorkflow {
@@ -89,8 +92,8 @@ pub(crate) fn sample(store: &dyn Store, settings: &WorkflowSettings) -> Workflow
     id
 }
 
-fn names() -> [String; 3] {
-    ["z".to_owned(), "a".to_owned(), "m".to_owned()]
+fn names() -> Vec<String> {
+    ["z", "a", "m"].map(str::to_owned).into()
 }
 
 fn handler() -> FailureHandler {
@@ -143,12 +146,17 @@ pub(crate) fn workflow_contents_round_trip(store: &dyn Store) {
 
     let kinds = store.job_groups(id).unwrap();
     assert_eq!(kinds.len(), 1);
-    let kind = &kinds[0];
+    let kind = &kinds[0].group;
+    let settings = JobSettings {
+        stdio: Some(StdioSettings { mode: StdioMode::Combined, delete_on_success: true }),
+        supports_termination: Some(true),
+        failure_handler: Some("retry".to_owned()),
+        scheduler: Some("short".to_owned()),
+        labels: vec!["big".to_owned()],
+        ..JobSettings::default()
+    };
     assert_eq!((kind.name.as_str(), kind.invocation_script.as_deref()), ("use_{i}", Some("nice")));
-    assert_eq!(kind.stdio, Some(StdioSettings { mode: StdioMode::Combined, delete_on_success: true }));
-    assert_eq!((kind.supports_termination, &kind.labels[..]), (Some(true), &["big".to_owned()][..]));
-    assert_eq!((kind.failure_handler.as_deref(), kind.scheduler.as_deref()), (Some("retry"), Some("short")));
-    assert_eq!(kind.parameters, names());
+    assert_eq!((&kind.settings, &kind.parameters), (&settings, &names()));
     assert_eq!(store.handlers(id).unwrap()[0].handler, handler());
     assert_eq!(store.schedulers(id).unwrap()[0].scheduler, scheduler());
     let jobs = store.load_jobs(id).unwrap().ids;
@@ -158,7 +166,7 @@ pub(crate) fn workflow_contents_round_trip(store: &dyn Store) {
     let rows = store.jobs(id, &JobFilter::default()).unwrap();
     assert_eq!((rows[0].kind.as_deref(), rows[1].kind.as_deref()), (None, Some("use_{i}")));
     assert_eq!((rows[1].origin, rows[1].reused_from), (None, None));
-    let of_kind = JobFilter { kind: Some(kind.id), ..JobFilter::default() };
+    let of_kind = JobFilter { kind: Some(kinds[0].id), ..JobFilter::default() };
     let of_kind = store.jobs(id, &of_kind).unwrap();
     assert_eq!(of_kind.iter().map(|row| row.id).collect::<Vec<_>>(), jobs[1..]);
 }
@@ -246,7 +254,11 @@ pub(crate) fn dangling_references_are_rejected(store: &dyn Store) {
         let error = refused(&mut with(bad), &plain);
         assert!(matches!(&error, StoreError::OutOfRange { what } if what.contains("`a`")), "{error}");
     }
-    let kind = NewJobGroup { name: "k", failure_handler: Some(1), ..NewJobGroup::default() };
+    let kind = JobGroup {
+        name: "k".into(),
+        settings: JobSettings { failure_handler: Some(1), ..JobSettings::default() },
+        ..JobGroup::default()
+    };
     refused(&mut ListSource::default(), &NewWorkflow { job_groups: &[kind], ..plain.clone() });
     let far = NewAction { action: &action(), jobs: &[1] };
     refused(&mut with(job("a")), &NewWorkflow { actions: &[far], ..plain.clone() });
@@ -265,7 +277,10 @@ pub(crate) fn files_of_many_jobs_are_not_mixed_up(store: &dyn Store) {
         jobs: names
             .iter()
             .zip(&numbers)
-            .map(|(name, number)| NewJob { output_files: number, command: name, ..job(name) })
+            .map(|(name, number)| NewJob {
+                output_files: number,
+                ..defined(JobDefinition::new(&**name, &**name))
+            })
             .collect(),
         ..ListSource::default()
     };

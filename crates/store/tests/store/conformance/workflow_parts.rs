@@ -10,7 +10,9 @@ use windlass_store::model::{
 use windlass_store::{Store, StoreError};
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
-use windlass_types::{FileId, JobId, JobStatus, UserDataId, WorkflowId};
+use windlass_types::{
+    FileId, JobDefinition, JobId, JobOptions, JobSettings, JobStatus, UserDataId, WorkflowId,
+};
 
 fn empty(store: &dyn Store) -> WorkflowId {
     let new = NewWorkflow { name: "new", user: "ada", ..NewWorkflow::default() };
@@ -18,7 +20,11 @@ fn empty(store: &dyn Store) -> WorkflowId {
 }
 
 fn new(name: &str) -> AddJob {
-    AddJob { name: name.into(), command: format!("echo {name}"), ..AddJob::default() }
+    JobDefinition::new(name, format!("echo {name}")).into()
+}
+
+fn with_settings(name: &str, settings: JobSettings<i64>) -> AddJob {
+    JobDefinition { settings, ..new(name).definition }.into()
 }
 
 fn handler(store: &dyn Store, workflow: WorkflowId) -> i64 {
@@ -48,29 +54,38 @@ pub(crate) fn added_job_has_all_given_fields(store: &dyn Store) {
     let ([input, output], [read, written]) = (files(store, id, ["in", "out"]), pieces(store, id));
     let stdio = StdioSettings { mode: StdioMode::Combined, delete_on_success: true };
     let full = AddJob {
-        invocation_script: Some("wrap.sh".into()),
-        env: vec![("A".into(), "1".into())],
-        priority: 4,
-        cancel_on_blocking_job_failure: false,
-        supports_termination: Some(true),
-        stdio: Some(stdio),
-        labels: vec!["gpu".into()],
-        failure_handler: Some(handler),
-        scheduler: Some(scheduler),
+        definition: JobDefinition {
+            invocation_script: Some("wrap.sh".into()),
+            env: vec![("A".into(), "1".into())],
+            priority: 4,
+            cancel_on_blocking_job_failure: false,
+            settings: JobSettings {
+                supports_termination: Some(true),
+                stdio: Some(stdio),
+                labels: vec!["gpu".into()],
+                failure_handler: Some(handler),
+                scheduler: Some(scheduler),
+                ..JobSettings::default()
+            },
+            options: JobOptions { description: Some("All fields".into()) },
+            ..new("full").definition
+        },
         input_files: vec![input],
         output_files: vec![output],
         input_user_data: vec![read],
         output_user_data: vec![written],
         is_uninitialized: true,
-        ..new("full")
+        waits_for: vec![],
     };
     let jobs = store.add_jobs(id, &[full.clone(), new("plain")], NOW).unwrap();
     let details = store.job(jobs[0]).unwrap().unwrap();
     assert_eq!((details.row.name.as_str(), details.row.status), ("full", JobStatus::Uninitialized));
-    assert_eq!((details.invocation_script, details.env), (full.invocation_script.clone(), full.env.clone()));
+    let defined = &full.definition;
+    assert_eq!(details.row.options, defined.options);
+    assert_eq!((&details.invocation_script, &details.env), (&defined.invocation_script, &defined.env));
     assert_eq!((details.stdio, details.supports_termination), (Some(stdio), Some(true)));
     assert_eq!((details.failure_handler_id, details.scheduler_id), (Some(handler), Some(scheduler)));
-    assert_eq!((details.labels, details.row.priority), (full.labels.clone(), 4));
+    assert_eq!((details.labels, details.row.priority), (defined.settings.labels.clone(), 4));
     let plain = store.job(jobs[1]).unwrap().unwrap();
     assert_eq!((plain.labels.len(), plain.stdio, plain.row.status), (0, None, JobStatus::Ready));
     let relations = store.list_job_relations(&jobs).unwrap();
@@ -87,8 +102,8 @@ pub(crate) fn added_job_has_all_given_fields(store: &dyn Store) {
     // Parts of another workflow are not found, and nothing of the attempt is left.
     let other = empty(store);
     let strangers = [
-        AddJob { failure_handler: Some(handler), ..new("x") },
-        AddJob { scheduler: Some(scheduler), ..new("x") },
+        with_settings("x", JobSettings { failure_handler: Some(handler), ..JobSettings::default() }),
+        with_settings("x", JobSettings { scheduler: Some(scheduler), ..JobSettings::default() }),
         AddJob { input_files: vec![input], ..new("x") },
         AddJob { input_user_data: vec![read], ..new("x") },
         AddJob { waits_for: vec![jobs[0]], ..new("x") },
@@ -147,9 +162,13 @@ pub(crate) fn jobs_are_filtered_by_relations(store: &dyn Store) {
     let id = empty(store);
     let [input] = files(store, id, ["in"]);
     let first = store.add_jobs(id, &[AddJob { input_files: vec![input], ..new("Alpha") }], NOW).unwrap()[0];
-    let second = AddJob { waits_for: vec![first], labels: vec!["gpu".into()], ..new("beta") };
-    let third =
-        AddJob { labels: vec!["gpu".into(), "big".into()], command: "50% _off".into(), ..new("gamma") };
+    let labels = |labels: &[&str]| JobSettings {
+        labels: labels.iter().map(|&label| label.to_owned()).collect(),
+        ..JobSettings::default()
+    };
+    let second = AddJob { waits_for: vec![first], ..with_settings("beta", labels(&["gpu"])) };
+    let mut third = with_settings("gamma", labels(&["gpu", "big"]));
+    third.definition.command = "50% _off".into();
     let rest = store.add_jobs(id, &[second, third], NOW).unwrap();
     let by = worker(store, id);
     commit(store, id, vec![claim(first, 1, by)]).unwrap();
@@ -177,8 +196,9 @@ pub(crate) fn jobs_are_filtered_by_relations(store: &dyn Store) {
 
 pub(crate) fn lists_are_sorted_and_counted(store: &dyn Store) {
     let id = empty(store);
-    let added: Vec<_> =
-        [("b", 1), ("c", 1), ("a", 2)].map(|(name, priority)| AddJob { priority, ..new(name) }).into();
+    let added: Vec<_> = [("b", 1), ("c", 1), ("a", 2)]
+        .map(|(name, priority)| JobDefinition { priority, ..new(name).definition }.into())
+        .into();
     store.add_jobs(id, &added, NOW).unwrap();
     let sorted = |field: &str, descending| {
         let sort = Some(SortBy { field: field.into(), descending });

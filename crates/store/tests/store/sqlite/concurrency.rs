@@ -8,7 +8,7 @@ use windlass_store::model::{InMemoryJobSource, SpawnJob, SpawnRequest};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{ChangeBatch, Store, StoreError};
 use windlass_types::worker_messages::AttemptKey;
-use windlass_types::{JobId, JobStatus, WorkflowId};
+use windlass_types::{JobDefinition, JobId, JobStatus, WorkflowId};
 
 fn open(db: &Path) -> SqliteStore {
     SqliteStore::open(db, OpenMode::ReadWrite).unwrap().store
@@ -141,17 +141,7 @@ fn wal_size_is_bounded() {
 
 /// A job of a workflow that another process runs.
 fn spawn_one(store: &dyn Store, caller: AttemptKey, name: &str) -> Result<JobId, StoreError> {
-    let job = SpawnJob {
-        name: name.to_owned(),
-        command: "true".to_owned(),
-        depends_on: Vec::new(),
-        resource_requirements: None,
-        priority: 0,
-        labels: Vec::new(),
-        cancel_on_blocking_job_failure: true,
-        env: Vec::new(),
-        invocation_script: None,
-    };
+    let job = SpawnJob { definition: JobDefinition::new(name, "true"), depends_on: Vec::new() };
     let request = SpawnRequest { caller, lineage: None, state: None, jobs: vec![job] };
     Ok(store.spawn_jobs(&request, NOW)?.spawned_job_ids[0])
 }

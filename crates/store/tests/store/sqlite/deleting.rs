@@ -7,12 +7,13 @@ use windlass_core::dependency_edges::DependencyEdgesBuilder;
 use windlass_core::slurm::allocation_rows::NewAllocation;
 use windlass_store::lock::WorkflowLock;
 use windlass_store::model::{
-    EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewJobGroup, NewUserData, NewWorkflow,
+    EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewUserData, NewWorkflow,
 };
 use windlass_store::sqlite::SqliteStore;
 use windlass_store::{
     AccessStore as _, AllocationStore as _, Store, StoreError, WorkerStore as _, WorkflowPartStore as _,
 };
+use windlass_types::JobGroup;
 use windlass_types::WorkflowId;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction};
 use windlass_types::slurm::AllocationRequest;
@@ -133,7 +134,7 @@ fn deleted_workflow_leaves_no_rows() {
     let requirements =
         [windlass_store::model::NewRequirements { name: "r", resources: windlass_types::Resources::DEFAULT }];
     let new = NewWorkflow {
-        job_groups: &[NewJobGroup { name: "k", ..NewJobGroup::default() }],
+        job_groups: &[JobGroup { name: "k".into(), ..JobGroup::default() }],
         failure_handlers: &[FailureHandler { name: "h".into(), rules: vec![] }],
         schedulers: &[SlurmScheduler::default()],
         actions: &[NewAction { action: &action, jobs: &[1] }],
