@@ -71,14 +71,18 @@ fn campaign_survives_server_failures() {
         eventually_within(WAIT_TIMEOUT, "some are completed", || completed(&sandbox) >= goal);
         if let Some(name) = active(&sandbox) {
             // The request may have ended; then there is nothing to stop.
-            sandbox.windlass(&["request", "stop", &name, "--reason", "to see whether it goes on"]);
+            sandbox.windlass(&["request", "stop", &name, "--reason", STOP_REASON]);
         }
         kill(served.pid(), "KILL");
         served = StoppedOnDrop::again(served, &sandbox, &listen);
     }
     eventually_within(WAIT_TIMEOUT, "all are completed", || {
-        let held = with_status(&sandbox, "held");
-        assert!(held.is_empty(), "{}", told(&sandbox, &held));
+        for name in with_status(&sandbox, "held") {
+            // A stop between two rounds, when nothing runs, holds the request.
+            let shown = told(&sandbox, &[name.clone()]);
+            assert!(shown.contains(STOP_REASON), "{shown}");
+            sandbox.windlass(&["request", "release", &name, "--reason", "seen"]);
+        }
         completed(&sandbox) == campaign_requests.len()
     });
 
@@ -258,6 +262,8 @@ fn with_status(sandbox: &Sandbox, status: &str) -> Vec<String> {
 fn completed(sandbox: &Sandbox) -> usize {
     with_status(sandbox, "completed").len()
 }
+
+const STOP_REASON: &str = "to see whether it goes on";
 
 fn active(sandbox: &Sandbox) -> Option<String> {
     with_status(sandbox, "active").into_iter().next()

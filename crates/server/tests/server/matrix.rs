@@ -101,6 +101,8 @@ fn foreign_objects(fixture: &Fixture) -> ForeignObjects {
     }
     let mut request = request_operations::document("of_zoe");
     request["requestor"] = json!("zoe");
+    // Her worker would otherwise start it before it is held.
+    request["site_whitelist"] = json!(["T2_NOWHERE"]);
     request["payload_config"] = json!({"steps": [{"name": "GEN", "command": MARK}]});
     let process = held_as(fixture, "of_zoe", &request);
     let dag = run(&process, RequestRunStatus::Partial);
