@@ -85,7 +85,7 @@ resource_requirements:
                 Some(8),
                 Some(5),
                 "unknown-field",
-                "the fields of a job are `name`, `command`, `invocation_script`, `depends_on`, `depends_on_regexes`, \
+                "the fields of a job are `name`, `description`, `command`, `invocation_script`, `depends_on`, `depends_on_regexes`, \
                  `input_files`, `input_file_regexes`, `output_files`, `output_file_regexes`, `input_user_data`, \
                  `input_user_data_regexes`, `output_user_data`, `output_user_data_regexes`, `env`, \
                  `resource_requirements`, `priority`, `cancel_on_blocking_job_failure`, `supports_termination`, \

@@ -112,6 +112,14 @@ impl Server {
         });
     }
 
+    /// Knows the workers of an earlier server, as one with the same database does.
+    pub(crate) fn continue_after(&self, earlier: &Self) {
+        let mut earlier = earlier.state();
+        let (workers, next_worker) = (std::mem::take(&mut earlier.workers), earlier.next_worker);
+        drop(earlier);
+        self.change(|state| (state.workers, state.next_worker) = (workers, next_worker));
+    }
+
     pub(crate) fn come_back(&self) {
         self.change(|state| state.is_away = false);
     }

@@ -28,7 +28,9 @@ fn results_are_delivered_to_the_next_server_of_the_database() {
     fixture.noted("leader1");
     fixture.server.go_away();
     agent.end().unwrap_err();
-    fixture.server = Server::start(SHORT);
+    let next_server = Server::start(SHORT);
+    next_server.continue_after(&fixture.server);
+    fixture.server = next_server;
     let site = fixture.site();
     fixture.server.change(|state| {
         state.workflows.push(site);

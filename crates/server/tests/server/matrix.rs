@@ -454,6 +454,13 @@ const ITS_OWN: [&str; 2] = ["api_token", "server_epoch"];
 fn contents(reader: &ContentsReader) -> DatabaseContents {
     let mut all = reader.read().unwrap();
     all.retain(|table, _| !ITS_OWN.contains(&table.as_str()));
+    for row in all.get_mut("site").into_iter().flatten() {
+        // How many slots its workers have, and when the server counted them.
+        let mut fields: Vec<&str> = row.split(',').collect();
+        fields.remove(3);
+        fields.pop();
+        *row = fields.join(",");
+    }
     all
 }
 
