@@ -79,7 +79,7 @@ fn campaign_survives_server_failures() {
     eventually_within(WAIT_TIMEOUT, "all are completed", || {
         for name in with_status(&sandbox, "held") {
             // A stop between two rounds, when nothing runs, holds the request.
-            let shown = told(&sandbox, &[name.clone()]);
+            let shown = told(&sandbox, std::slice::from_ref(&name));
             assert!(shown.contains(STOP_REASON), "{shown}");
             sandbox.windlass(&["request", "release", &name, "--reason", "seen"]);
         }
