@@ -244,7 +244,13 @@ fn the_scheduler_survives_any_claim() {
             Ok(())
         })
         .unwrap();
+    let request = ClaimRequest { limit: 1, labels: Vec::new(), node: None };
+    let claimed = ask(|reply| fixture.service.claim_jobs(workflow, request, reply)).unwrap();
+    clients::start(&fixture, claimed[0], node).unwrap();
+    let completion = clients::completion(claimed[0], S::Completed);
+    let ended = ask(|reply| fixture.service.complete_jobs(workflow, vec![completion], reply)).unwrap();
+    ended[0].1.as_ref().unwrap();
     fixture.restart();
     is_sound(&fixture);
-    assert!(fixture.statuses(workflow).contains(&S::Completed), "some claims and ends are accepted");
+    assert!(fixture.statuses(workflow).contains(&S::Completed), "valid claims and ends are still accepted");
 }
