@@ -1,5 +1,8 @@
 //! The workflow state compared with a model of fifty lines that recomputes everything from scratch.
 
+mod only_worker;
+
+use only_worker::{WORKER, claim_jobs};
 use proptest::prelude::*;
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, HashMap};
@@ -7,7 +10,7 @@ use std::time::Duration;
 use windlass_core::change::{WorkUnitChange, WorkflowChange};
 use windlass_core::crash_suspects::CrashEvidence;
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_core::dispatch::{ClaimLimits, LocationConstraint, WorkerSelector, WorkerUsage};
+use windlass_core::dispatch::{LocationConstraint, WorkerSelector, WorkerUsage};
 use windlass_core::failure_commands::{BlockingDependents, CommandPlanError, plan_commands};
 use windlass_core::workflow_state::{
     FailedAttemptContext, JobTable, NextAttempt, OrphanDecision, OrphanedAttempt, RetryDecision, RetryPlan,
@@ -19,28 +22,10 @@ use windlass_types::worker_messages::{
 };
 use windlass_types::{
     Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp,
-    WorkUnitStatus, WorkerId, WorkflowId,
+    WorkUnitStatus, WorkflowId,
 };
 
 const FIRST_ID: i64 = 101;
-const WORKER: WorkerId = WorkerId(7);
-
-/// Claims jobs for the only worker, `ahead` of them for its queue. Jobs that run alone go first.
-fn claim_jobs(
-    state: &mut WorkflowState,
-    usage: &mut WorkerUsage,
-    ahead: usize,
-    changes: &mut Vec<WorkflowChange>,
-) -> Vec<u32> {
-    if state.has_isolated_running() {
-        Vec::new()
-    } else if state.has_isolated_waiting() {
-        state.claim_isolated(WORKER, usage, changes).into_iter().collect()
-    } else {
-        let limits = ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead };
-        state.claim_ready(WORKER, usage, limits, changes)
-    }
-}
 const SITE: &str = "here";
 /// Maximum number of claimed jobs of the limit.
 const LIMIT: u32 = 2;

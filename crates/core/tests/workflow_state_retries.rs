@@ -1,9 +1,12 @@
 //! Retries: when, with which resources, how often, and what a rebuilt workflow state knows of them.
 
+mod only_worker;
+
+use only_worker::{WORKER, claim_jobs};
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, WorkflowChange};
 use windlass_core::dependency_edges::{DependencyEdges, DependencyEdgesBuilder};
-use windlass_core::dispatch::{ClaimLimits, WorkerUsage};
+use windlass_core::dispatch::WorkerUsage;
 use windlass_core::failure_handlers::{CompiledHandler, RetryBudgetUsage, RetryContext, decide_retry};
 use windlass_core::workflow_state::{
     ClientAttemptEnd, DiagnosedRetryDecision, FailureDiagnosis, FailureDisposition, JobTable, NextAttempt,
@@ -15,28 +18,9 @@ use windlass_types::worker_messages::{
     StopReason,
 };
 use windlass_types::{
-    Attempt, Bytes, Capacity, FailureClass, JobId, JobStatus as S, Resources, RunId, Timestamp, WorkerId,
-    WorkflowId,
+    Attempt, Bytes, Capacity, FailureClass, JobId, JobStatus as S, Resources, RunId, Timestamp, WorkflowId,
 };
 
-const WORKER: WorkerId = WorkerId(7);
-
-/// Claims jobs for the only worker, `ahead` of them for its queue. Jobs that run alone go first.
-fn claim_jobs(
-    state: &mut WorkflowState,
-    usage: &mut WorkerUsage,
-    ahead: usize,
-    changes: &mut Vec<WorkflowChange>,
-) -> Vec<u32> {
-    if state.has_isolated_running() {
-        Vec::new()
-    } else if state.has_isolated_waiting() {
-        state.claim_isolated(WORKER, usage, changes).into_iter().collect()
-    } else {
-        let limits = ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead };
-        state.claim_ready(WORKER, usage, limits, changes)
-    }
-}
 const GIB: u64 = 1 << 30;
 const SECOND: i64 = 1_000_000;
 
