@@ -41,7 +41,10 @@ pub(crate) fn add_suggestion(error: &mut clap::Error, command: &clap::Command, w
         // `-- --flag` is almost never meant.
         error.remove(ContextKind::Suggested);
         error.remove(ContextKind::SuggestedArg);
-        if let Some(near) = nearest_option(flag, of, command) {
+        if command.get_arguments().any(|arg| arg.get_long() == Some(flag)) {
+            let hint = format!("give '--{flag}' before the command: `windlass --{flag} … {}`", of.get_name());
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+        } else if let Some(near) = nearest_option(flag, of, command) {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{near}")));
         }
     }

@@ -296,5 +296,9 @@ fn log_level_shows_decisions_with_their_ids() {
     );
     let output = sandbox.windlass(&["resume", "--retry-failed"]).exits(1);
     assert!(!output.stderr.contains("DEBUG"), "{}", output.stderr);
+    sandbox
+        .windlass(&["run", "--log-level", "debug", "w.yaml"])
+        .exits(2)
+        .says("give '--log-level' before the command: `windlass --log-level … run`");
     sandbox.windlass(&["--log-level", "loud", "status"]).exits(2).says("unknown level `loud`");
 }
