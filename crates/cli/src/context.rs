@@ -232,14 +232,14 @@ impl CliContext {
         let path = self.database();
         let Some(url) = postgres_url(&path) else { return self.open_or_create_local() };
         let begin = Instant::now();
-        let mut is_told = false;
+        let mut has_warned = false;
         loop {
             match PgStore::open(url, OpenMode::ReadWrite) {
                 Err(error @ StoreError::Unreachable { .. }) if begin.elapsed() < DATABASE_START_WAIT => {
-                    if !is_told {
+                    if !has_warned {
                         let seconds = DATABASE_START_WAIT.as_secs();
                         self.ui.print_warning(&format!("{error}; trying again for {seconds} seconds"));
-                        is_told = true;
+                        has_warned = true;
                     }
                     std::thread::sleep(DATABASE_RETRY_INTERVAL);
                 }
