@@ -98,7 +98,7 @@ impl EventQueue {
         let timeout =
             left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let mut fds = vec![PollFd::new(&self.sender.wakeup.fd, PollFlags::IN)];
-        fds.extend(self.connection.as_ref().map(|line| PollFd::new(&line.stream, PollFlags::IN)));
+        fds.extend(self.connection.as_ref().map(|connection| PollFd::new(&connection.stream, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => return false,
             Ok(_) | Err(Errno::INTR) => {}
@@ -106,8 +106,8 @@ impl EventQueue {
             Err(_) if left.is_some_and(|left| left.is_zero()) => return false,
             Err(_) => {}
         }
-        let woken = fds.first().is_some_and(|bell| !bell.revents().is_empty());
-        let has_message = fds.get(1).is_some_and(|line| !line.revents().is_empty());
+        let woken = fds.first().is_some_and(|wakeup| !wakeup.revents().is_empty());
+        let has_message = fds.get(1).is_some_and(|connection| !connection.revents().is_empty());
         if woken {
             // The counter has no meaning; it only wakes the loop up.
             rustix::io::read(&self.sender.wakeup.fd, &mut [0; 8]).unwrap_or_default();
